@@ -1,0 +1,1 @@
+"""Users, permissions, limits and SASL mechanisms."""

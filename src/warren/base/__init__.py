@@ -1,0 +1,1 @@
+"""Helpers with no knowledge of AMQP: clocks, names, timers."""

@@ -1,0 +1,1 @@
+"""Configuration: rabbitmq.conf keys, environment, defaults."""

@@ -1,0 +1,1 @@
+"""The composer: joins sessions, routing and queues into a broker."""

@@ -1,0 +1,1 @@
+"""The nouns every layer shares: messages, addresses, errors, definitions, policies."""

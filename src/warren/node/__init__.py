@@ -1,0 +1,1 @@
+"""Composition: builds a node from its configuration, and the warren command."""

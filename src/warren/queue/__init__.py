@@ -1,0 +1,1 @@
+"""A queue: positions, consumers, limits, expiry. No input or output."""

@@ -1,0 +1,1 @@
+"""Exchanges and bindings: from a message's address to its queues."""

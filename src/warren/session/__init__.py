@@ -1,0 +1,1 @@
+"""One client connection as a state machine: bytes in, bytes and engine calls out."""

@@ -1,0 +1,1 @@
+"""A real broker inside a test: Broker() and pytest fixtures."""
