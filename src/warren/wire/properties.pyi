@@ -1,0 +1,9 @@
+"""Types of the compiled content header codec."""
+
+from typing import Any
+
+PROPERTY_NAMES: tuple[str, ...]
+
+def decode_properties(header_payload: bytes) -> dict[str, Any]: ...
+def encode_properties(properties: dict[str, Any], body_size: int) -> bytes: ...
+def replace_properties(header_payload: bytes, changes: dict[str, Any]) -> bytes: ...

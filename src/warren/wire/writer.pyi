@@ -1,0 +1,3 @@
+"""Types of the compiled module: its methods are for other compiled modules only."""
+
+class Writer: ...
