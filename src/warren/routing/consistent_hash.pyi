@@ -1,0 +1,23 @@
+from collections.abc import Hashable
+from typing import Any, Final
+
+from warren.routing.matcher import Table
+
+HASH_PROPERTIES: Final[tuple[str, ...]]
+
+class ConsistentHashMatcher:
+    """Destinations with weights; each is a string or has a `name`."""
+
+    hash_header: str | None
+    hash_property: str | None
+    def __init__(self, arguments: Table | None = None) -> None: ...
+    @property
+    def caches_by_key(self) -> bool: ...
+    @property
+    def is_empty(self) -> bool: ...
+    def validate(self, routing_key: bytes, arguments: Table) -> None: ...
+    def bind(self, routing_key: bytes, arguments: Table, destination: Hashable) -> None: ...
+    def unbind(self, routing_key: bytes, arguments: Table, destination: Hashable) -> None: ...
+    def match(
+        self, routing_key: bytes, headers: Table | None, properties: Table | None = None
+    ) -> list[Any]: ...
