@@ -134,9 +134,11 @@ cdef bytes value_form(table, str name):
 
 cdef bytes stable_name(destination):
     # A queue and an exchange may share a name, so what it is belongs to it.
-    name = destination if isinstance(destination, (str, bytes)) else destination.name
+    name = text_of(destination if isinstance(destination, (str, bytes)) else destination.name)
+    if name is None:
+        raise TypeError(f"{destination!r} has no name to hash")
     kind = getattr(destination, "destination_kind", "queue")
-    return f"{kind}\0{text_of(name)}".encode("utf-8", "surrogateescape")
+    return f"{kind}\0{name}".encode("utf-8", "surrogateescape")
 
 
 cdef double weight_of(bytes routing_key) except? -1.0:

@@ -12,8 +12,9 @@ match, even where thousands share a popular term.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any, Final, TypeVar
 
 from warren.model.errors import PreconditionFailed
 from warren.routing.field_value import canonical, erlang_binary, text_of
@@ -27,9 +28,9 @@ class _Anything:
 
 
 _ANYTHING: Final = _Anything()
-_MISSING: Final = _Anything()
 _Term = tuple[str, Hashable]
 _Identity = tuple[bool, frozenset[_Term], Hashable]
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class _Rule:
@@ -43,9 +44,9 @@ class _Rule:
         #: How many bindings are this rule.
         self.count = 1
         #: The terms the rule is found under.
-        self.places: tuple[_Term, ...] = ()
+        self.places: frozenset[_Term] = frozenset()
         #: The terms to check when it is found.
-        self.rest: tuple[_Term, ...] = ()
+        self.rest: frozenset[_Term] = frozenset()
 
 
 class HeadersMatcher:
@@ -55,12 +56,14 @@ class HeadersMatcher:
 
     def __init__(self) -> None:
         self._rules: dict[_Identity, _Rule] = {}
-        #: name -> value -> rules found there
-        self._index: dict[str, dict[Hashable, dict[_Rule, None]]] = {}
+        #: term -> rules found there
+        self._index: dict[_Term, dict[_Rule, None]] = {}
         #: The rules that ask for nothing and match everything.
         self._always: dict[_Rule, None] = {}
         #: How many rules have a term, found under it or not.
-        self._uses: dict[_Term, int] = {}
+        self._uses: Counter[_Term] = Counter()
+        #: How many of those terms have a name; a header of any other name is passed over.
+        self._names: Counter[str] = Counter()
         self._sequence = 0
 
     @property
@@ -92,17 +95,17 @@ class HeadersMatcher:
         rule = self._rules[identity] = _Rule(self._sequence, destination)
         self._sequence += 1
         for term in terms:
-            self._uses[term] = self._uses.get(term, 0) + 1
+            self._uses[term] += 1
+            self._names[term[0]] += 1
         if matches_any:
-            rule.places = tuple(terms)
+            rule.places = terms
         elif terms:
-            rarest = min(terms, key=self._rarity)
-            rule.places = (rarest,)
-            rule.rest = tuple(term for term in terms if term != rarest)
+            rule.places = frozenset((min(terms, key=self._rarity),))
+            rule.rest = terms - rule.places
         else:
             self._always[rule] = None
-        for name, value in rule.places:
-            self._index.setdefault(name, {}).setdefault(value, {})[rule] = None
+        for term in rule.places:
+            self._index.setdefault(term, {})[rule] = None
 
     def unbind(self, routing_key: bytes, arguments: Table, destination: Hashable) -> None:  # noqa: ARG002
         matches_any, terms = _parse(arguments)
@@ -113,17 +116,14 @@ class HeadersMatcher:
             return
         del self._rules[identity]
         self._always.pop(rule, None)
-        for name, value in rule.places:
-            values = self._index[name]
-            del values[value][rule]
-            if not values[value]:
-                del values[value]
-            if not values:
-                del self._index[name]
+        for term in rule.places:
+            rules = self._index[term]
+            del rules[rule]
+            if not rules:
+                del self._index[term]
         for term in terms:
-            self._uses[term] -= 1
-            if not self._uses[term]:
-                del self._uses[term]
+            _count_down(self._uses, term)
+            _count_down(self._names, term[0])
 
     def match(
         self,
@@ -131,29 +131,26 @@ class HeadersMatcher:
         headers: Table | None,
         properties: Table | None = None,  # noqa: ARG002
     ) -> list[Any]:
-        found = dict(self._always)
+        found = list(self._always)
         if headers:
-            for rules in self._candidates(headers):
-                for rule in rules:
-                    if not rule.rest or _has_all(headers, rule.rest):
-                        found[rule] = None
+            terms = self._terms_of(headers)
+            for term in terms:
+                rules = self._index.get(term)
+                if rules is not None:
+                    found += [rule for rule in rules if rule.rest <= terms]
         if len(found) <= 1:
             return [rule.destination for rule in found]
-        ordered = sorted(found, key=_sequence_of)
-        return list(dict.fromkeys([rule.destination for rule in ordered]))
+        found.sort(key=_sequence_of)
+        return list(dict.fromkeys([rule.destination for rule in found]))
 
-    def _candidates(self, headers: Table) -> Iterator[dict[_Rule, None]]:
-        index = self._index
+    def _terms_of(self, headers: Table) -> set[_Term]:
+        """Every term that the headers fulfil, as far as any binding may ask for it."""
+        terms: set[_Term] = set()
         for name, value in headers.items():
-            values = index.get(name)
-            if values is None:
-                continue
-            rules = values.get(canonical(value))
-            if rules is not None:
-                yield rules
-            rules = values.get(_ANYTHING)
-            if rules is not None:
-                yield rules
+            if name in self._names:
+                terms.add((name, canonical(value)))
+                terms.add((name, _ANYTHING))
+        return terms
 
     def _rarity(self, term: _Term) -> tuple[int, bool, str]:
         # A value says more than mere presence; the name makes the choice the same in every process.
@@ -164,14 +161,11 @@ def _sequence_of(rule: _Rule) -> int:
     return rule.sequence
 
 
-def _has_all(headers: Table, terms: tuple[_Term, ...]) -> bool:
-    for name, wanted in terms:
-        value = headers.get(name, _MISSING)
-        if value is _MISSING:
-            return False
-        if wanted is not _ANYTHING and canonical(value) != wanted:
-            return False
-    return True
+def _count_down(counts: Counter[_Key], key: _Key) -> None:
+    if counts[key] > 1:
+        counts[key] -= 1
+    else:
+        del counts[key]
 
 
 def _parse(arguments: Table) -> tuple[bool, frozenset[_Term]]:
