@@ -53,15 +53,16 @@ ORACLE_CALLS = CALLS.filter(
 
 def _oracle(method: Method) -> Any:
     """The oracle's frame of this method, without its checks of names and reserved values."""
-    base = INDEX_MAPPING[method.key]
+    base: Any = INDEX_MAPPING[method.key]
     body = {"__slots__": base.__slots__, "validate": lambda self: None}
-    unchecked = type(base.__name__, (base,), body)
+    unchecked: Any = type(base.__name__, (base,), body)
     return unchecked.__new__(unchecked)
 
 
 def test_the_oracle_lays_every_method_out_alike() -> None:
     extra = {method.name for key, method in METHODS.items() if key not in INDEX_MAPPING}
     assert extra == {"access.request", "access.request-ok"}
+    frame: Any
     for key, frame in INDEX_MAPPING.items():
         types = [frame.amqp_type(name) for name in frame.__slots__]
         assert [kind for _, kind in METHODS[key].fields] == types, METHODS[key].name

@@ -59,7 +59,7 @@ def test_properties_come_back_as_they_went(properties: dict[str, Any], size: int
 
 @given(PROPERTIES, BODY_SIZES)
 def test_pamqp_reads_what_is_encoded(properties: dict[str, Any], size: int) -> None:
-    header = ContentHeader()
+    header: Any = ContentHeader()
     header.unmarshal(encode_properties(properties, size))
     assert (header.class_id, header.weight, header.body_size) == (60, 0, size)
     for name in PROPERTY_NAMES:
