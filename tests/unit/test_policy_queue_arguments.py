@@ -14,6 +14,7 @@ from warren.model.queue_arguments import (
     check_equivalent_queue,
     check_queue_arguments,
 )
+from warren.wire.tables import LongBytes, Timestamp
 
 Arguments = dict[str, object]
 
@@ -22,6 +23,7 @@ INVALID: list[tuple[Arguments, str]] = [
     ({"x-message-ttl": "10"}, '"expected integer, got longstr"'),
     ({"x-message-ttl": True}, '"expected integer, got bool"'),
     ({"x-message-ttl": [1]}, '"expected integer, got array"'),
+    ({"x-message-ttl": Timestamp(5)}, '"expected integer, got timestamp"'),
     ({"x-message-ttl": None}, '"expected integer, got void"'),
     ({"x-message-ttl": 315360000001}, "{value_too_large,315360000001}"),
     ({"x-expires": 0}, "{value_zero,0}"),
@@ -175,8 +177,9 @@ def test_equivalent_arguments(current: Arguments, received: Arguments) -> None:
 
 
 def test_type_names() -> None:
-    values = [True, 1, 1 << 31, "a", b"a", 1.5, decimal.Decimal(1), [], {}, None]
+    values: list[object] = [True, 1, 1 << 31, "a", b"a", 1.5, decimal.Decimal(1), [], {}, None]
     values.append(datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
+    values += [Timestamp(5), LongBytes(b"\xff")]
     assert [amqp_type_name(value) for value in values] == [
         "bool",
         "signedint",
@@ -189,4 +192,6 @@ def test_type_names() -> None:
         "table",
         "void",
         "timestamp",
+        "timestamp",
+        "longstr",
     ]

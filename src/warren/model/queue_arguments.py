@@ -152,6 +152,9 @@ def amqp_type_name(value: object) -> str:
     The wire's integer widths are gone after decoding: what fits 32 bits is `signedint`, as nearly
     every client sends it, and the rest is `long`.
     """
+    kept_apart = _WIRE_TYPE_NAMES.get(type(value).__name__)
+    if kept_apart is not None:
+        return kept_apart
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -161,6 +164,10 @@ def amqp_type_name(value: object) -> str:
             return name
     return "void" if value is None else type(value).__name__.lower()
 
+
+#: Subclasses by which the table codec keeps types apart that Python would merge. Known by name,
+#: since the codec stands above this module.
+_WIRE_TYPE_NAMES: Mapping[str, str] = {"Timestamp": "timestamp", "LongBytes": "longstr"}
 
 _TYPE_NAMES: tuple[tuple[type, str], ...] = (
     (str, "longstr"),
@@ -192,6 +199,8 @@ def _check_name_argument(key: str, arguments: Arguments, queue: str) -> None:
         raise PreconditionFailed(f"invalid type '{kind}' for arg '{key}' in {queue}")
 
 
+_INTEGER_TYPES = ("signedint", "long")
+
 #: Judges one value, given all arguments: what is wrong with it, or None.
 Check = Callable[[object, Arguments], str | None]
 
@@ -202,7 +211,7 @@ def _not_an_integer(value: object) -> str:
 
 def _integer(minimum: int, maximum: int | None = None, above: str = "value_too_large") -> Check:
     def check(value: object, _arguments: Arguments) -> str | None:
-        if isinstance(value, bool) or not isinstance(value, int):
+        if not isinstance(value, int) or amqp_type_name(value) not in _INTEGER_TYPES:
             return _not_an_integer(value)
         if value < 0:
             return f"{{value_negative,{value}}}"
