@@ -57,12 +57,12 @@ def test_malformed_amqplain(response: bytes) -> None:
 
 def test_external() -> None:
     certificate = PeerCertificate("client", "CN=client,O=warren")
-    assert External(certificate).step(b"") == Credentials("client", None)
-    by_name = External(certificate, "distinguished_name").step(b"ignored")
+    assert External(certificate, "common_name").step(b"") == Credentials("client", None)
+    by_name = External(certificate).step(b"ignored")
     assert by_name == Credentials("CN=client,O=warren", None)
     for unusable in (None, PeerCertificate(None, "O=warren")):
         with pytest.raises(CredentialsRefused, match="EXTERNAL"):
-            External(unusable).step(b"")
+            External(unusable, "common_name").step(b"")
 
 
 def test_choosing_a_mechanism() -> None:

@@ -79,7 +79,9 @@ class External:
     name = "EXTERNAL"
 
     def __init__(
-        self, certificate: PeerCertificate | None, login_from: CertificateLogin = "common_name"
+        self,
+        certificate: PeerCertificate | None,
+        login_from: CertificateLogin = "distinguished_name",
     ) -> None:
         self._certificate = certificate
         self._login_from = login_from
@@ -99,7 +101,7 @@ def new_mechanism(
     name: str,
     enabled: Iterable[str],
     certificate: PeerCertificate | None = None,
-    login_from: CertificateLogin = "common_name",
+    login_from: CertificateLogin = "distinguished_name",
 ) -> Mechanism:
     """The mechanism the client chose, or CommandInvalid when it is not offered."""
     makers: dict[str, Callable[[], Mechanism]] = {

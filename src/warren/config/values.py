@@ -1,0 +1,136 @@
+"""The kinds of values a setting may have: how each is read, and how it is described to a person.
+
+A kind's `parse` raises ValueError; the loader then says where, which key, and what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from warren.config.settings import Endpoint
+
+PORT_MAX = 65_535
+#: Single letters and `KiB` are powers of 1024, `KB` is a power of 1000, as in rabbitmq.conf.
+_UNIT_BYTES: dict[str, int] = {
+    "": 1,
+    **{
+        unit: base**power
+        for power, letter in enumerate("kmgt", start=1)
+        for unit, base in ((letter, 1024), (f"{letter}ib", 1024), (f"{letter}b", 1000))
+    },
+}
+_SIZE = re.compile(r"(\d+)\s*([a-z]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of value."""
+
+    expected: str
+    parse: Callable[[str], object]
+    #: The value is a secret and must not be repeated in a message.
+    secret: bool = False
+
+
+def _whole_number(text: str, minimum: int, maximum: int | None) -> int:
+    if not re.fullmatch(r"-?[0-9]+", text):
+        raise ValueError(text)
+    value = int(text)
+    if value < minimum or (maximum is not None and value > maximum):
+        raise ValueError(text)
+    return value
+
+
+def integer(minimum: int = 0, maximum: int | None = None, unit: str = "") -> Kind:
+    """A whole number in a range."""
+    upto = "" if maximum is None else f" to {maximum}"
+    of_unit = f" of {unit}" if unit else ""
+    expected = f"a whole number{of_unit} from {minimum}{upto}"
+    return Kind(expected, lambda text: _whole_number(text, minimum, maximum))
+
+
+def integer_or(word: str, minimum: int = 0, unit: str = "") -> Kind:
+    """A whole number, or a word that stands for no limit."""
+    number = integer(minimum, None, unit)
+    words = {word, "infinity", "unlimited"}
+
+    def parse(text: str) -> object:
+        return None if text in words else number.parse(text)
+
+    return Kind(f"{number.expected}, or '{word}'", parse)
+
+
+def enum(*allowed: str) -> Kind:
+    """One word of a list."""
+
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(text)
+        return text
+
+    return Kind(f"one of {', '.join(allowed)}", parse)
+
+
+def _boolean(text: str) -> bool:
+    words = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+    if text.lower() not in words:
+        raise ValueError(text)
+    return words[text.lower()]
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text.lower())
+    if found is None or found.group(2) not in _UNIT_BYTES:
+        raise ValueError(text)
+    return int(found.group(1)) * _UNIT_BYTES[found.group(2)]
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= 100.0:
+        raise ValueError(text)
+    return value
+
+
+def _endpoint(text: str) -> Endpoint:
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(text)
+    if colon and not host:
+        raise ValueError(text)
+    return Endpoint(host or None, _whole_number(port, 0, PORT_MAX))
+
+
+def _consumer_timeout(text: str) -> int | None:
+    if text.lower() in {"false", "off", "undefined", "infinity", "0"}:
+        return None
+    return _whole_number(text, 1, None)
+
+
+def _none(text: str) -> tuple[object, ...]:
+    if text != "none":
+        raise ValueError(text)
+    return ()
+
+
+def _file_name(text: str) -> str | None:
+    return None if text == "false" else text
+
+
+BOOLEAN = Kind("true or false", _boolean)
+BYTES = Kind("a size such as 500KB, 50MB or 2GiB", _size)
+RATIO = Kind("a ratio such as 0.4", _ratio)
+TEXT = Kind("a text", str)
+SECRET = Kind("a text", str, secret=True)
+PORT = integer(0, PORT_MAX)
+MILLISECONDS = integer(0, None, "milliseconds")
+SECONDS = integer(0, None, "seconds")
+ENDPOINT = Kind("a port, or address:port such as 127.0.0.1:5672 or [::1]:5672", _endpoint)
+CONSUMER_TIMEOUT = Kind("a whole number of milliseconds, or 'off'", _consumer_timeout)
+NONE = Kind("'none', or entries such as KEY.1 = ...", _none)
+FILE_NAME = Kind("a file name, or 'false'", _file_name)
+LOG_LEVEL = enum("debug", "info", "notice", "warning", "error", "critical", "none")
