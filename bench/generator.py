@@ -1,0 +1,100 @@
+"""Builds the load generator (bench/load, C) and runs it against a broker.
+
+The generator prints an event when measuring begins and when it ends: at these moments the broker's
+CPU time is read, so warm-up and tear-down stay out of the cost per message.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.brokers import Broker, BrokerError
+from bench.measure import Usage, usage
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE / "load"
+PROGRAM = HERE / "bin" / "amqpload"
+COMPILE_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-pthread")
+
+#: The generator has time-outs of its own; this one only catches a generator gone wrong.
+RUN_TIMEOUT_S = 900.0
+
+
+class GeneratorError(Exception):
+    """The generator refused, or the broker refused the generator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the generator reported, and what the broker used while it measured."""
+
+    result: dict[str, Any]
+    broker_cpu_s: float
+    #: Resident memory at the end of measuring.
+    broker_rss_bytes: int
+
+    def number(self, key: str) -> float:
+        """A number of the report; 0 when it is not in it."""
+        return float(self.result.get(key, 0.0))
+
+    def cpu_us_per(self, key: str) -> float:
+        """The broker's CPU microseconds for each of the things counted under `key`."""
+        count = self.number(key)
+        return self.broker_cpu_s / count * 1e6 if count else 0.0
+
+
+def build() -> None:
+    """Compiles the generator when a source is newer than it.
+
+    Raises:
+        GeneratorError: no compiler, or it does not compile.
+    """
+    sources = sorted(SOURCES.glob("*.[ch]"))
+    if PROGRAM.exists():
+        built_at = PROGRAM.stat().st_mtime
+        if all(source.stat().st_mtime <= built_at for source in sources):
+            return
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        raise GeneratorError("the load generator is C: install gcc first")
+    PROGRAM.parent.mkdir(exist_ok=True)
+    units = [str(source) for source in sources if source.suffix == ".c"]
+    command = [compiler, *COMPILE_FLAGS, "-o", str(PROGRAM), *units]
+    compiled = subprocess.run(command, capture_output=True, text=True, check=False)
+    if compiled.returncode:
+        raise GeneratorError(f"amqpload does not compile:\n{compiled.stderr}")
+
+
+def run(broker: Broker, arguments: list[str]) -> Run:
+    """Runs one load to its end.
+
+    Raises:
+        GeneratorError: it failed; the text is the generator's own.
+    """
+    command = [str(PROGRAM), "--endpoints", broker.endpoint, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    marks: dict[str, Usage] = {}
+    result: dict[str, Any] | None = None
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            report = json.loads(line)
+            if report["event"] == "result":
+                result = report
+            else:
+                marks[report["event"]] = usage(broker.pid)
+        _, errors = process.communicate(timeout=RUN_TIMEOUT_S)
+    except (BrokerError, json.JSONDecodeError, subprocess.TimeoutExpired) as error:
+        raise GeneratorError(f"{error}") from error
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    if process.returncode or result is None or len(marks) < 2:
+        raise GeneratorError(errors.strip() or f"amqpload ended with {process.returncode}")
+    begin, end = marks["measuring"], marks["measured"]
+    return Run(result, end.cpu_s - begin.cpu_s, end.rss_bytes)

@@ -1,0 +1,78 @@
+"""What a broker process costs: CPU time and resident memory, its children included.
+
+Read from /proc, so the brokers need no cooperation and pay nothing for being watched.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+#: A broker that uses less than this share of a core between two looks has come to rest.
+REST_CPU_SHARE = 0.03
+REST_INTERVAL_S = 0.3
+#: RabbitMQ pages a deleted backlog out for a while; longer than this is not waited for.
+REST_TIMEOUT_S = 20.0
+
+# Fields of /proc/PID/stat counted from the state, which follows the name in parentheses.
+_PARENT, _UTIME, _STIME, _RSS = 1, 11, 12, 21
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One look at a process tree."""
+
+    cpu_s: float
+    rss_bytes: int
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name may hold spaces and parentheses; the fields start after its last one.
+    return text.rpartition(")")[2].split()
+
+
+def _process_tree(root: int) -> list[list[str]]:
+    """The stat fields of `root` and of every process below it."""
+    fields_of = {
+        int(entry.name): fields
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and (fields := _stat_fields(int(entry.name))) is not None
+    }
+    children: dict[int, list[int]] = {}
+    for pid, fields in fields_of.items():
+        children.setdefault(int(fields[_PARENT]), []).append(pid)
+    tree, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop()
+        if pid in fields_of:
+            tree.append(fields_of[pid])
+        waiting.extend(children.get(pid, ()))
+    return tree
+
+
+def usage(pid: int) -> Usage:
+    """CPU seconds and resident bytes of the process and its descendants."""
+    tree = _process_tree(pid)
+    ticks = sum(int(fields[_UTIME]) + int(fields[_STIME]) for fields in tree)
+    pages = sum(int(fields[_RSS]) for fields in tree)
+    return Usage(ticks / CLOCK_TICKS_PER_S, pages * PAGE_BYTES)
+
+
+def await_rest(pids: Iterable[int]) -> None:
+    """Waits until none of the brokers works, so that no one's tail falls into another's turn."""
+    watched = list(pids)
+    deadline = time.monotonic() + REST_TIMEOUT_S
+    while time.monotonic() < deadline:
+        before = [usage(pid).cpu_s for pid in watched]
+        time.sleep(REST_INTERVAL_S)
+        used = [usage(pid).cpu_s - cpu for pid, cpu in zip(watched, before, strict=True)]
+        if all(cpu <= REST_CPU_SHARE * REST_INTERVAL_S for cpu in used):
+            return

@@ -1,0 +1,216 @@
+"""Turns an outcome into tables, a JSON record with the commit, and the page in docs."""
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.bars import judge
+from bench.loads import CURVES, LOADS, Load
+from bench.outcome import Outcome
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE_START, PAGE_END = "<!-- results: start -->", "<!-- results: end -->"
+
+Row = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What has to be known to read the numbers."""
+
+    date: str
+    commit: str
+    machine: str
+    rounds: int
+    measure_s: float
+    brokers: list[str]
+
+
+def describe_run(brokers: list[str], rounds: int, measure_s: float) -> Context:
+    """The context of a run that begins now."""
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    return Context(date, _commit(), _machine(), rounds, measure_s, brokers)
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def _commit() -> str:
+    commit = _git("rev-parse", "--short=10", "HEAD") or "unknown"
+    # Only what could change the numbers counts as a change.
+    return f"{commit}-changed" if _git("status", "--porcelain", "--", "src", "bench") else commit
+
+
+def _machine() -> str:
+    model = platform.machine()
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    cores = len(os.sched_getaffinity(0))
+    return f"{cores} × {model}, Linux {platform.release()}, Python {platform.python_version()}"
+
+
+def number(value: float | None) -> str:
+    """A number with three significant digits and a letter for thousands and millions."""
+    if value is None:
+        return "–"
+    for limit, divisor, letter in ((1e6, 1e6, " M"), (1e4, 1e3, " k")):
+        if abs(value) >= limit:
+            return f"{value / divisor:.3g}{letter}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def markdown(header: Row, rows: list[Row]) -> str:
+    """A table that reads well on a terminal too: the columns are padded."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells: Row) -> str:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+        return f"| {' | '.join(padded)} |"
+
+    rule = f"|{'|'.join('-' * (width + 2) for width in widths)}|"
+    return "\n".join([line(header), rule, *map(line, rows)])
+
+
+def _measured(outcome: Outcome) -> list[Load]:
+    return [load for load in LOADS if load.name in outcome.samples]
+
+
+def rates_table(outcome: Outcome, brokers: list[str]) -> str:
+    """Rate, ratio to RabbitMQ, broker CPU and the generator's own, for each load."""
+    header = ["load", *(f"{broker} /s" for broker in brokers), "of rabbitmq", "of prototype"]
+    header += [*(f"{broker} CPU µs" for broker in brokers), "generator CPU µs"]
+    rows = []
+    for load in _measured(outcome):
+        row = [load.title]
+        row += [number(outcome.median(load.name, broker, "rate")) for broker in brokers]
+        for other in ("rabbitmq", "prototype"):
+            ratio = outcome.ratio(load.name, "rate", "warren", other)
+            row.append("–" if ratio is None else f"{ratio:.2f} ×")
+        row += [number(outcome.median(load.name, broker, "cpu_us")) for broker in brokers]
+        own = [outcome.median(load.name, broker, "generator_us") for broker in brokers]
+        row.append(number(max((value for value in own if value), default=None)))
+        rows.append(row)
+    return markdown(header, rows)
+
+
+def latency_table(outcome: Outcome, brokers: list[str]) -> str:
+    """Milliseconds from the due time to the delivery and to the confirm."""
+    header = ["load, ms from the due time", "broker"]
+    kinds = ("deliver", "confirm")
+    quantiles = ("p50", "p99", "p999")
+    header += [f"{kind} {quantile}" for kind in kinds for quantile in quantiles]
+    rows = [
+        [load.title, broker]
+        + [
+            number(outcome.median(load.name, broker, f"{kind}_{quantile}_ms"))
+            for kind in kinds
+            for quantile in quantiles
+        ]
+        for load in _measured(outcome)
+        if load.latencies
+        for broker in outcome.samples[load.name]
+        if broker in brokers
+    ]
+    return markdown(header, rows) if rows else ""
+
+
+#: Everything else that a load yields: metric, what it says.
+DETAILS = (
+    ("memory_bytes", "memory each, B"),
+    ("connect_rate", "connections opened /s"),
+    ("delete_rate", "deletes /s"),
+    ("fill_rate", "fill, msg/s"),
+    ("drain_rate", "drain, msg/s"),
+)
+
+
+def details_table(outcome: Outcome, brokers: list[str]) -> str:
+    """Memory and the rates of the parts."""
+    rows = [
+        [load.title, title, *(number(outcome.median(load.name, b, metric)) for b in brokers)]
+        for load in _measured(outcome)
+        for metric, title in DETAILS
+        if any(outcome.median(load.name, b, metric) is not None for b in brokers)
+    ]
+    return markdown(["load", "what", *brokers], rows) if rows else ""
+
+
+def curves_table(outcome: Outcome, brokers: list[str]) -> str:
+    """The cost at 1, 2, 4 and 8 times the size, and how much it grew."""
+    rows = []
+    for curve in CURVES:
+        for broker in brokers:
+            costs = outcome.curve_cost(curve, broker)
+            if costs is None:
+                continue
+            sizes = f"{curve.sizes[0]:,} to {curve.sizes[-1]:,}"
+            growth = f"{costs[-1] / costs[0]:.2f} ×" if costs[0] else "–"
+            cells = [number(cost) for cost in costs]
+            rows.append([curve.title, sizes, curve.unit, broker, *cells, growth])
+    header = ["over", "sizes", "cost", "broker", "1×", "2×", "4×", "8×", "growth"]
+    return markdown(header, rows) if rows else ""
+
+
+def bars_table(outcome: Outcome) -> str:
+    """Each bar with its number and verdict."""
+    rows = []
+    for verdict in judge(outcome):
+        value = "–" if verdict.value is None else f"{verdict.value:.3g} {verdict.unit}"
+        rows.append([verdict.title, verdict.limit, value, verdict.status])
+    return markdown(["bar", "limit", "Warren", "verdict"], rows)
+
+
+def render(outcome: Outcome, context: Context) -> str:
+    """All tables, in Markdown."""
+    took_part = ", ".join(context.brokers)
+    seconds = f"{context.measure_s:g} s"
+    parts = [
+        f"{context.date}, commit {context.commit}: medians of {context.rounds} interleaved "
+        f"round(s), {seconds} each; {took_part}.\n{context.machine}.",
+        rates_table(outcome, context.brokers),
+        latency_table(outcome, context.brokers),
+        details_table(outcome, context.brokers),
+        curves_table(outcome, context.brokers),
+        bars_table(outcome),
+    ]
+    if outcome.failures:
+        parts.append("Not measured:\n" + "\n".join(f"- {line}" for line in outcome.failures))
+    return "\n\n".join(part for part in parts if part)
+
+
+def write_record(outcome: Outcome, context: Context) -> Path:
+    """The JSON record: every sample, not only the medians."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{context.date}-{context.commit}.json"
+    record = {
+        **asdict(context),
+        "samples": outcome.samples,
+        "failures": outcome.failures,
+        "bars": [asdict(verdict) for verdict in judge(outcome)],
+    }
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def write_page(text: str) -> bool:
+    """Replaces the results in the page; False when the page has no place for them."""
+    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    before, start, rest = page.partition(PAGE_START)
+    _, end, after = rest.partition(PAGE_END)
+    if not start or not end:
+        return False
+    page = f"{before}{PAGE_START}\n{text}\n{PAGE_END}{after}"
+    PAGE.write_text(page, encoding="utf-8")
+    return True
