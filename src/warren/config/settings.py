@@ -91,7 +91,7 @@ class LimitSettings:
 
     heartbeat_s: int = 60
     frame_max_bytes: int = 131_072
-    initial_frame_max_bytes: int = 4096
+    initial_frame_max_bytes: int = 8192
     channel_max: int = 2047
     channel_max_per_node: int | None = None
     consumer_max_per_channel: int | None = None

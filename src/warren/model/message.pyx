@@ -74,3 +74,12 @@ cdef class Message:
 
     def __repr__(self):
         return f"<Message {self.address!r} {self.body_len} bytes>"
+
+
+#: The bits of `Message.marks` for Python readers.
+MARK_CARBON_COPY = HAS_CARBON_COPY
+MARK_REPLY_TO = HAS_REPLY_TO
+MARK_USER_ID = HAS_USER_ID
+MARK_DELAY = HAS_DELAY
+MARK_BAD_EXPIRATION = BAD_EXPIRATION
+MARK_HEADERS = HAS_HEADERS

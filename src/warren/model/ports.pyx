@@ -10,6 +10,10 @@ cdef class ConsumerPort:
     cdef int deliver(self, QueuePort queue, Message message, uint64_t slot, bint redelivered) except -1:
         raise NotImplementedError
 
+    cdef int activity_changed(self, bint active) except -1:
+        """Told to the consumers of a single-active-consumer queue."""
+        return 0
+
 
 cdef class QueuePort:
     """Where a session puts publishes and settlements: implemented by the queue."""
@@ -31,6 +35,45 @@ cdef class QueuePort:
 
     cdef int consumer_ready(self, ConsumerPort consumer) except -1:
         raise NotImplementedError
+
+
+cdef class QueueEffects:
+    """What a queue asks of its surroundings: implemented by the engine.
+
+    Calls come in the middle of a queue operation: the engine notes them and acts when it is over.
+    """
+
+    cdef int dead_letter(self, QueuePort queue, Message message, int reason) except -1:
+        return 0
+
+    cdef int expiry_due(self, QueuePort queue, int64_t at_ms) except -1:
+        return 0
+
+    cdef int relieved(self, QueuePort queue) except -1:
+        return 0
+
+
+cdef class LinkPort:
+    """The way out to one client: implemented by the network shell."""
+
+    cdef int want_flush(self) except -1:
+        """Write the output buffer soon, at the end of the current turn."""
+        return 0
+
+    cdef int flush_now(self) except -1:
+        """Write what the peer takes of the output buffer now."""
+        return 0
+
+    cdef int hold_back(self, QueuePort queue) except -1:
+        """Read no more publishes from this client for a moment: its queue is congested."""
+        return 0
+
+    cdef int block_reading(self, bint blocked) except -1:
+        """An alarm is in force: read nothing from this client until it is over."""
+        return 0
+
+    def set_blocked(self, bint blocked):
+        self.block_reading(blocked)
 
 
 cdef class Route:

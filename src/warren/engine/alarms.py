@@ -1,0 +1,49 @@
+"""Alarms: while memory or disk is short, publishers are not read and are told so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from warren.engine.engine import Engine
+    from warren.session.connection import Connection
+
+Resource = Literal["memory", "disk"]
+
+
+def set_alarm(engine: Engine, resource: Resource, raised: bool) -> None:
+    """The node has measured: raise or clear an alarm."""
+    if raised == (resource in engine.alarms):
+        return
+    if raised:
+        engine.alarms.add(resource)
+        engine.log.warning("%s alarm: publishers are blocked until it clears", resource)
+        for connection in list(engine.connections):
+            if connection.publishes:
+                block_publisher(engine, connection)
+    else:
+        engine.alarms.discard(resource)
+        engine.log.info("%s alarm cleared", resource)
+        if not engine.alarms:
+            for connection in list(engine.connections):
+                _unblock(connection)
+    engine.emit(f"alarm.{'set' if raised else 'cleared'}", resource=resource)
+
+
+def block_publisher(engine: Engine, connection: Connection) -> None:
+    """Told once until all alarms are over; what it has sent already is still taken."""
+    if connection.blocked:
+        return
+    connection.blocked = True
+    if connection.capabilities.get("connection.blocked"):
+        connection.send(0, "connection.blocked", f"low on {sorted(engine.alarms)[-1]}")
+    connection.outlet.link.set_blocked(True)
+
+
+def _unblock(connection: Connection) -> None:
+    if not connection.blocked:
+        return
+    connection.blocked = False
+    if connection.capabilities.get("connection.blocked"):
+        connection.send(0, "connection.unblocked")
+    connection.outlet.link.set_blocked(False)

@@ -1,0 +1,191 @@
+"""Taking messages: consume, cancel, get, and what happens when a channel ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warren.engine.queues import remove_queue, touch
+from warren.model.errors import AccessRefused, NotAllowed, PreconditionFailed
+from warren.model.message import Message
+from warren.model.queue_arguments import queue_text
+from warren.session.channel import Channel, Consumer
+from warren.session.names import DIRECT_REPLY_TO
+
+if TYPE_CHECKING:
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.engine import Engine
+
+
+def consume(
+    engine: Engine,
+    channel: Channel,
+    name: str,
+    tag: str,
+    no_ack: bool,
+    exclusive: bool,
+    arguments: dict[str, Any],
+) -> Consumer:
+    """A new consumer; it gets messages only after `start_consumer`."""
+    limit = engine.settings.consumer_max_per_channel
+    if limit is not None and len(channel.consumers) >= limit:
+        raise NotAllowed(f"reached maximum ({limit}) of consumers per channel")
+    if tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    tag = tag or f"amq.ctag-{engine.dice.token()}"
+    if name == DIRECT_REPLY_TO:
+        return _consume_replies(engine, channel, tag, no_ack)
+    connection = channel.connection
+    queue: AmqpQueue = connection.vhost.queue(name)
+    engine.check_access(connection, "queue", name, "read")
+    engine.check_owner(connection, queue)
+    _check_exclusive(queue, exclusive)
+    consumer = Consumer(
+        channel,
+        tag,
+        queue,
+        no_ack,
+        exclusive,
+        _priority(queue, arguments),
+        arguments,
+        channel.prefetch,
+    )
+    channel.consumers[tag] = consumer
+    return consumer
+
+
+def _check_exclusive(queue: AmqpQueue, exclusive: bool) -> None:
+    if queue.exclusive_consumer is not None or (
+        exclusive and (queue.consumers or queue.single_active)
+    ):
+        raise AccessRefused(f"{queue_text(queue.name, queue.vhost.name)} in exclusive use")
+
+
+def _priority(queue: AmqpQueue, arguments: dict[str, Any]) -> int:
+    priority = arguments.get("x-priority", 0)
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise PreconditionFailed(
+            f"invalid arg 'x-priority' for {queue_text(queue.name, queue.vhost.name)}: "
+            "an integer is expected"
+        )
+    if abs(priority) > 2**31 - 1:
+        raise PreconditionFailed("consumer priority must fit 32 bits")
+    failover = arguments.get("x-cancel-on-ha-failover", False)
+    if not isinstance(failover, bool):
+        raise PreconditionFailed(
+            "invalid arg 'x-cancel-on-ha-failover' for "
+            f"{queue_text(queue.name, queue.vhost.name)}: a boolean is expected"
+        )
+    return priority
+
+
+def _consume_replies(engine: Engine, channel: Channel, tag: str, no_ack: bool) -> Consumer:
+    """Direct reply-to: a consumer without a queue, addressed by a name nobody can guess."""
+    if not no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if reply_address(engine, channel) is not None:
+        raise PreconditionFailed("reply consumer already set")
+    consumer = Consumer(channel, tag, None, True)
+    channel.consumers[tag] = consumer
+    engine.reply_consumers[f"{DIRECT_REPLY_TO}.{engine.dice.token()}"] = consumer
+    return consumer
+
+
+def reply_address(engine: Engine, channel: Channel) -> str | None:
+    """The address of the channel's reply consumer."""
+    for consumer in channel.consumers.values():
+        if consumer.queue is None:
+            for address, candidate in engine.reply_consumers.items():
+                if candidate is consumer:
+                    return address
+    return None
+
+
+def start_consumer(engine: Engine, consumer: Consumer) -> None:
+    """The client knows its consumer tag now: deliveries may begin."""
+    queue: AmqpQueue | None = consumer.queue
+    if queue is None:
+        return
+    queue.had_consumers = True
+    queue.add_consumer(consumer, consumer.exclusive)
+    engine.emit("consumer.created", vhost=queue.vhost.name, queue=queue.name, tag=consumer.tag)
+    queue.run(engine.clock.now_ms())
+
+
+def cancel(engine: Engine, channel: Channel, tag: str) -> None:
+    """Cancelling an unknown tag is no error: it may have been cancelled from our side."""
+    consumer = channel.consumers.pop(tag, None)
+    if consumer is not None:
+        queue = _detach(engine, consumer)
+        if queue is not None:
+            queue.run(engine.clock.now_ms())
+            delete_if_unused(engine, queue)
+
+
+def _detach(engine: Engine, consumer: Consumer) -> AmqpQueue | None:
+    """Takes a consumer off its queue; the queue, if it has one."""
+    consumer.cancel()
+    queue: AmqpQueue | None = consumer.queue
+    if queue is None:
+        for address, candidate in list(engine.reply_consumers.items()):
+            if candidate is consumer:
+                del engine.reply_consumers[address]
+        return None
+    if not queue.deleted:
+        queue.remove_consumer(consumer)
+        touch(engine, queue)
+        engine.emit("consumer.deleted", vhost=queue.vhost.name, queue=queue.name, tag=consumer.tag)
+    return queue
+
+
+def delete_if_unused(engine: Engine, queue: AmqpQueue) -> None:
+    """An auto-delete queue goes with its last consumer."""
+    if queue.declaration.auto_delete and queue.had_consumers and not queue.consumers:
+        remove_queue(engine, queue)
+
+
+def cancel_consumers(_engine: Engine, queue: AmqpQueue) -> None:
+    """The queue goes away: its consumers are told, if they understand it."""
+    for consumer in list(queue.consumers):
+        assert isinstance(consumer, Consumer)
+        consumer.cancel()
+        queue.remove_consumer(consumer)
+        channel = consumer.channel
+        channel.consumers.pop(consumer.tag, None)
+        if channel.connection.capabilities.get("consumer_cancel_notify") and not channel.closing:
+            channel.connection.send(channel.number, "basic.cancel", consumer.tag, True)
+
+
+def get(
+    engine: Engine, channel: Channel, name: str, no_ack: bool
+) -> tuple[Message, int, bool, int] | None:
+    """(message, delivery tag, redelivered, ready messages left), or None from an empty queue."""
+    connection = channel.connection
+    queue: AmqpQueue = connection.vhost.queue(name)
+    engine.check_access(connection, "queue", name, "read")
+    engine.check_owner(connection, queue)
+    touch(engine, queue)
+    found = queue.get(no_ack, channel.outlet.now_ms)
+    if found is None:
+        return None
+    message, slot, redelivered = found
+    tag = channel.note_get(queue, slot, no_ack)
+    if channel.traced:
+        engine.trace_delivery(channel, queue, message, redelivered)
+    return message, tag, redelivered, queue.ready
+
+
+def end_channel(engine: Engine, channel: Channel) -> None:
+    """The channel is over: consumers go, what they held goes back, auto-delete queues go last."""
+    consumers = list(channel.consumers.values())
+    channel.consumers.clear()
+    channel.transaction = None
+    queues = {queue: None for c in consumers if (queue := _detach(engine, c)) is not None}
+    channel.requeue_all()
+    now_ms = engine.clock.now_ms()
+    for queue in queues:
+        if not queue.deleted:
+            queue.run(now_ms)
+            delete_if_unused(engine, queue)
+    engine.channel_count -= 1
+    engine.channels_of_user[channel.connection.user] -= 1
+    engine.emit("channel.closed", connection=channel.connection.name, channel=channel.number)

@@ -1,0 +1,245 @@
+"""The engine: one broker's state, and every verb that acts on it.
+
+The verbs live in modules of their own, each a function whose first argument is the engine; here they
+become methods. The engine owns no socket, thread or clock: time comes from `clock`, randomness from
+`dice`, and the shell calls `tick` when `timers` say that something is due.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from logging import Logger
+from typing import TYPE_CHECKING, Any, Protocol
+
+from warren.auth.directory import Directory
+from warren.base.timers import Timers
+from warren.engine import (
+    alarms,
+    connections,
+    dead_letter,
+    exchanges,
+    policies,
+    queues,
+    timeouts,
+    trace,
+)
+from warren.engine import consume as consuming
+from warren.engine import delay as delaying
+from warren.engine import publish as publishing
+from warren.engine.effects import Effects
+from warren.engine.settings import EngineSettings
+from warren.engine.vhost import VHost
+from warren.model.errors import ConnectionForced, NotFound
+
+if TYPE_CHECKING:
+    from warren.auth.permissions import Access, ResourceKind
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.session.channel import Consumer
+    from warren.session.connection import Connection
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now_ms(self) -> int:
+        """Milliseconds that only ever grow."""
+
+    def wall_s(self) -> int:
+        """Seconds since 1970."""
+
+
+class Dice(Protocol):
+    """Where chance comes from."""
+
+    def token(self) -> str:
+        """A short text that cannot be guessed."""
+
+
+Listener = Callable[[str, dict[str, Any]], None]
+
+
+class Engine:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        directory: Directory,
+        clock: Clock,
+        dice: Dice,
+        log: Logger,
+    ) -> None:
+        self.settings = settings
+        self.directory = directory
+        self.clock = clock
+        self.dice = dice
+        self.log = log
+        self.timers = Timers()
+        self.effects = Effects()
+        self.vhosts: dict[str, VHost] = {}
+        #: Open connections, oldest first.
+        self.connections: dict[Connection, None] = {}
+        self.connections_of_user: Counter[str] = Counter()
+        self.channels_of_user: Counter[str] = Counter()
+        self.channel_count = 0
+        #: Reply address -> the consumer that waits for direct replies there.
+        self.reply_consumers: dict[str, Consumer] = {}
+        self.alarms: set[str] = set()
+        self.delayed_messages = 0
+        self.unroutable_dropped = 0
+        #: Told of everything that happens to entities: (event name, details).
+        self.listeners: list[Listener] = []
+        self._later: list[Callable[[int], None]] = []
+        self._cycles_logged: set[tuple[str, str, str]] = set()
+        self._running_effects = False
+
+    # -- verbs -------------------------------------------------------------------------------------
+
+    find_exchange = exchanges.find_exchange
+    declare_exchange = exchanges.declare_exchange
+    delete_exchange = exchanges.delete_exchange
+    add_exchange = exchanges.add_exchange
+    bind = exchanges.bind
+    unbind = exchanges.unbind
+    add_binding = exchanges.add_binding
+    declare_queue = queues.declare_queue
+    inspect_queue = queues.inspect_queue
+    purge_queue = queues.purge_queue
+    delete_queue = queues.delete_queue
+    remove_queue = queues.remove_queue
+    add_queue = queues.add_queue
+    check_owner = queues.check_owner
+    consume = consuming.consume
+    start_consumer = consuming.start_consumer
+    cancel = consuming.cancel
+    cancel_consumers = consuming.cancel_consumers
+    get = consuming.get
+    end_channel = consuming.end_channel
+    reply_address = consuming.reply_address
+    route_for = publishing.route_for
+    publish = publishing.publish
+    delay = delaying.delay
+    trace_publish = trace.trace_publish
+    trace_delivery = trace.trace_delivery
+    set_tracing = trace.set_tracing
+    start_connection = connections.start_connection
+    login = connections.login
+    open_vhost = connections.open_vhost
+    check_channel = connections.check_channel
+    make_channel = connections.make_channel
+    end_connection = connections.end_connection
+    close_all = connections.close_all
+    log_channel_error = connections.log_channel_error
+    log_connection_error = connections.log_connection_error
+    effective_arguments = policies.effective_arguments
+    govern_queue = policies.govern_queue
+    govern_exchange = policies.govern_exchange
+    set_policy = policies.set_policy
+    clear_policy = policies.clear_policy
+    set_alarm = alarms.set_alarm
+    block_publisher = alarms.block_publisher
+    watch_timeouts = timeouts.watch_timeouts
+
+    # -- virtual hosts and access ------------------------------------------------------------------
+
+    def vhost(self, name: str) -> VHost:
+        """Raises NotFound when there is none."""
+        if name not in self.vhosts:
+            raise NotFound(f"vhost '{name}' not found")
+        return self.vhosts[name]
+
+    def add_vhost(self, name: str) -> VHost:
+        """A new virtual host with its default exchanges; the existing one if there is one."""
+        if name not in self.vhosts:
+            self.directory.add_vhost(name)
+            if self.settings.default_vhost_limits:
+                self.directory.set_vhost_limits(name, self.settings.default_vhost_limits)
+            self.vhosts[name] = VHost(name)
+            self.emit("vhost.created", name=name)
+        return self.vhosts[name]
+
+    def delete_vhost(self, name: str) -> None:
+        """Everything in it goes, and its connections are closed."""
+        vhost = self.vhost(name)
+        for connection in [c for c in self.connections if c.vhost is vhost]:
+            connection.close(ConnectionForced(f"vhost '{name}' is deleted"))
+        for queue in list(vhost.queues.values()):
+            self.remove_queue(queue)
+        del self.vhosts[name]
+        self.directory.delete_vhost(name)
+        self.emit("vhost.deleted", name=name)
+
+    def check_access(
+        self, connection: Connection, kind: ResourceKind, name: str, access: Access
+    ) -> None:
+        """Raises AccessRefused unless the connection's user may."""
+        self.directory.check_access(connection.user, connection.vhost.name, kind, name, access)
+
+    def permissions_changed(self) -> None:
+        """Publishers' routes were checked once; now they must be checked again."""
+        for connection in self.connections:
+            for channel in connection.open_channels():
+                channel.forget_routes()
+
+    # -- time and effects --------------------------------------------------------------------------
+
+    def later(self, action: Callable[[int], None]) -> None:
+        """Do something when the current operation is over."""
+        self._later.append(action)
+        self.effects.pending = True
+
+    def run_effects(self) -> None:
+        """Everything that queues asked for: dead letters are published, timers armed."""
+        if self._running_effects:
+            return
+        self._running_effects = True
+        try:
+            while self.effects.pending:
+                self.effects.pending = False
+                for queue, at_ms in self.effects.take_expiries():
+                    self._arm_expiry(queue, at_ms)
+                for queue, message, reason in self.effects.take_dead_letters():
+                    dead_letter.dead_letter(self, queue, message, reason)
+                actions, self._later = self._later, []
+                for action in actions:
+                    action(self.clock.now_ms())
+        finally:
+            self._running_effects = False
+
+    def _arm_expiry(self, queue: AmqpQueue, at_ms: int) -> None:
+        if queue.deleted:
+            return
+        if queue.expiry_timer is not None:
+            queue.expiry_timer.cancel()
+
+        def ring(now_ms: int) -> None:
+            queue.expiry_timer = None
+            queue.expire(now_ms)
+
+        queue.expiry_timer = self.timers.at(at_ms, ring)
+
+    def tick(self) -> None:
+        """Run what is due."""
+        self.timers.run_due(self.clock.now_ms())
+        self.run_effects()
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def emit(self, event: str, **details: Any) -> None:
+        for listener in self.listeners:
+            listener(event, details)
+
+    def log_dead_letter_cycle(self, queue: AmqpQueue, target: AmqpQueue, reason: str) -> None:
+        """Once per pair: a loop goes on at full speed and would fill the log."""
+        key = (queue.name, target.name, reason)
+        if key not in self._cycles_logged and len(self._cycles_logged) < 1000:
+            self._cycles_logged.add(key)
+            self.log.warning(
+                "message dropped: dead-letter cycle from queue '%s' to queue '%s' in vhost '%s' "
+                "for reason '%s'",
+                queue.name,
+                target.name,
+                queue.vhost.name,
+                reason,
+            )

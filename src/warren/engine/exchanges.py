@@ -1,0 +1,238 @@
+"""Exchanges and bindings: declare, delete, bind, unbind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warren.model.errors import AccessRefused, PreconditionFailed
+from warren.model.queue_arguments import check_equivalent_arguments, check_equivalent_value
+from warren.routing.binding import Binding, DestinationKind
+from warren.routing.exchange import Exchange, make_exchange
+
+if TYPE_CHECKING:
+    from warren.engine.engine import Engine
+    from warren.engine.vhost import VHost
+    from warren.session.connection import Connection
+
+RESERVED_PREFIX = "amq."
+
+
+def exchange_text(name: str, vhost: VHost) -> str:
+    """How error texts name an exchange."""
+    return f"exchange '{name}' in vhost '{vhost.name}'"
+
+
+def find_exchange(_engine: Engine, vhost: VHost, name: str) -> Exchange:
+    """For passive declares. Raises NotFound."""
+    return vhost.exchange(name)
+
+
+def declare_exchange(
+    engine: Engine,
+    connection: Connection,
+    name: str,
+    exchange_type: str,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: dict[str, Any],
+) -> Exchange:
+    """Make the exchange, or check that the existing one is the same."""
+    vhost: VHost = connection.vhost
+    _refuse_default(name)
+    engine.check_access(connection, "exchange", name, "configure")
+    existing = vhost.exchanges.get(name)
+    if existing is not None:
+        _check_equivalent(vhost, existing, exchange_type, durable, auto_delete, internal, arguments)
+        return existing
+    exchange = make_exchange(
+        name,
+        exchange_type,
+        durable=durable,
+        auto_delete=auto_delete,
+        internal=internal,
+        arguments=arguments,
+    )
+    if name.startswith(RESERVED_PREFIX):
+        raise AccessRefused(
+            f"{exchange_text(name, vhost)}: exchange name '{name}' contains reserved prefix 'amq.*'"
+        )
+    _check_alternate(engine, connection, name, arguments)
+    return add_exchange(engine, vhost, exchange)
+
+
+def add_exchange(engine: Engine, vhost: VHost, exchange: Exchange) -> Exchange:
+    """Put a new exchange in place."""
+    vhost.exchanges[exchange.name] = exchange
+    engine.govern_exchange(vhost, exchange)
+    vhost.forget_routes(exchange.name)
+    engine.emit("exchange.created", vhost=vhost.name, name=exchange.name, type=exchange.type)
+    return exchange
+
+
+def _refuse_default(name: str) -> None:
+    if not name:
+        raise AccessRefused("operation not permitted on the default exchange")
+
+
+def _check_equivalent(
+    vhost: VHost,
+    existing: Exchange,
+    exchange_type: str,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: dict[str, Any],
+) -> None:
+    entity = exchange_text(existing.name, vhost)
+    check_equivalent_value(entity, "type", exchange_type, existing.type)
+    check_equivalent_value(entity, "durable", durable, existing.durable)
+    check_equivalent_value(entity, "auto_delete", auto_delete, existing.auto_delete)
+    check_equivalent_value(entity, "internal", internal, existing.internal)
+    compared = ["alternate-exchange"]
+    if existing.is_delayed:
+        compared.append("x-delayed-type")
+    check_equivalent_arguments(entity, arguments, existing.arguments, compared)
+
+
+def _check_alternate(
+    engine: Engine, connection: Connection, name: str, arguments: dict[str, Any]
+) -> None:
+    alternate = arguments.get("alternate-exchange")
+    if alternate is None:
+        return
+    if not isinstance(alternate, str):
+        raise PreconditionFailed(
+            f"invalid arg 'alternate-exchange' for {exchange_text(name, connection.vhost)}: "
+            "a name is expected"
+        )
+    engine.check_access(connection, "exchange", name, "read")
+    engine.check_access(connection, "exchange", alternate, "write")
+
+
+def delete_exchange(engine: Engine, connection: Connection, name: str, if_unused: bool) -> None:
+    vhost: VHost = connection.vhost
+    _refuse_default(name)
+    if name.startswith(RESERVED_PREFIX):
+        raise AccessRefused(
+            f"{exchange_text(name, vhost)}: exchange name '{name}' contains reserved prefix 'amq.*'"
+        )
+    engine.check_access(connection, "exchange", name, "configure")
+    exchange = vhost.exchanges.get(name)
+    if exchange is None:
+        return
+    if if_unused and not exchange.is_unused:
+        raise PreconditionFailed(f"{exchange_text(name, vhost)} in use")
+    remove_exchange(engine, vhost, exchange)
+
+
+def remove_exchange(engine: Engine, vhost: VHost, exchange: Exchange) -> None:
+    """Take an exchange away with all bindings from and to it."""
+    vhost.forget_routes(exchange.name)
+    if exchange.alternate is not None:
+        vhost.chained -= 1
+    del vhost.exchanges[exchange.name]
+    vhost.chained -= sum(b.destination_kind == "exchange" for b in exchange.bindings())
+    for source in list(vhost.exchanges.values()):
+        gone = source.unbind_destination("exchange", exchange.name)
+        if gone:
+            vhost.chained -= len(gone)
+            vhost.forget_routes(source.name)
+            delete_if_abandoned(engine, vhost, source)
+    engine.emit("exchange.deleted", vhost=vhost.name, name=exchange.name)
+
+
+def delete_if_abandoned(engine: Engine, vhost: VHost, exchange: Exchange) -> None:
+    """An auto-delete exchange goes with its last binding."""
+    if (
+        exchange.auto_delete
+        and exchange.had_bindings
+        and exchange.is_unused
+        and vhost.exchanges.get(exchange.name) is exchange
+    ):
+        remove_exchange(engine, vhost, exchange)
+
+
+def bind(
+    engine: Engine,
+    connection: Connection,
+    kind: DestinationKind,
+    destination: str,
+    source: str,
+    routing_key: str,
+    arguments: dict[str, Any],
+) -> None:
+    vhost: VHost = connection.vhost
+    _check_bind_access(engine, connection, kind, destination, source)
+    exchange = vhost.exchange(source)
+    target = vhost.exchange(destination) if kind == "exchange" else vhost.queue(destination)
+    if kind == "queue":
+        engine.check_owner(connection, vhost.queue(destination))
+    if exchange.type == "topic":
+        engine.directory.check_topic_access(
+            connection.user, vhost.name, source, routing_key, "read"
+        )
+    binding = _binding(source, kind, destination, routing_key, arguments)
+    add_binding(engine, vhost, exchange, binding, target)
+
+
+def add_binding(
+    engine: Engine, vhost: VHost, exchange: Exchange, binding: Binding, target: Any
+) -> None:
+    """Put a new binding in place; nothing happens if it is there already."""
+    if not exchange.bind(binding, target):
+        return
+    if binding.destination_kind == "exchange":
+        vhost.chained += 1
+    else:
+        target.sources.add(exchange.name)
+    vhost.forget_routes(exchange.name)
+    engine.emit(
+        "binding.created", vhost=vhost.name, source=exchange.name, destination=binding.destination
+    )
+
+
+def unbind(
+    engine: Engine,
+    connection: Connection,
+    kind: DestinationKind,
+    destination: str,
+    source: str,
+    routing_key: str,
+    arguments: dict[str, Any],
+) -> None:
+    """Unbinding what is not bound, or does not exist, is no error."""
+    vhost: VHost = connection.vhost
+    _check_bind_access(engine, connection, kind, destination, source)
+    exchange = vhost.exchanges.get(source)
+    if exchange is None:
+        return
+    if kind == "queue" and destination in vhost.queues:
+        engine.check_owner(connection, vhost.queues[destination])
+    if exchange.unbind(_binding(source, kind, destination, routing_key, arguments)):
+        vhost.forget_routes(source)
+        if kind == "exchange":
+            vhost.chained -= 1
+        engine.emit("binding.deleted", vhost=vhost.name, source=source, destination=destination)
+        delete_if_abandoned(engine, vhost, exchange)
+
+
+def _check_bind_access(
+    engine: Engine, connection: Connection, kind: DestinationKind, destination: str, source: str
+) -> None:
+    _refuse_default(source)
+    if kind == "exchange":
+        _refuse_default(destination)
+    engine.check_access(connection, kind, destination, "write")
+    engine.check_access(connection, "exchange", source, "read")
+
+
+def _binding(
+    source: str,
+    kind: DestinationKind,
+    destination: str,
+    routing_key: str,
+    arguments: dict[str, Any],
+) -> Binding:
+    key = routing_key.encode("utf-8", "surrogateescape")
+    return Binding(source, kind, destination, key, arguments)

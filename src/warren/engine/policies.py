@@ -1,0 +1,85 @@
+"""Policies at work: which one governs an entity, and what changes when they do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from warren.engine.queues import touch
+from warren.model.policy import (
+    EffectiveArguments,
+    Policy,
+    effective_queue_arguments,
+    match,
+    merge,
+    validate_policy,
+)
+
+if TYPE_CHECKING:
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.engine import Engine
+    from warren.engine.vhost import VHost
+    from warren.routing.exchange import Exchange
+
+
+def effective_arguments(
+    _engine: Engine, vhost: VHost, name: str, arguments: Mapping[str, object]
+) -> EffectiveArguments:
+    """What governs a queue of this name and these arguments."""
+    policy = match(vhost.policies.values(), "queue", name)
+    operator_policy = match(vhost.operator_policies.values(), "queue", name)
+    return effective_queue_arguments(arguments, merge(policy, operator_policy))
+
+
+def govern_queue(engine: Engine, vhost: VHost, queue: AmqpQueue) -> None:
+    """Apply the policies that match the queue now."""
+    queue.policy = match(vhost.policies.values(), "queue", queue.name)
+    queue.operator_policy = match(vhost.operator_policies.values(), "queue", queue.name)
+    definition = merge(queue.policy, queue.operator_policy)
+    effective = effective_queue_arguments(queue.declaration.arguments, definition)
+    if effective.expires_ms != queue.effective.expires_ms and queue.lease_timer is not None:
+        queue.lease_timer.cancel()
+        queue.lease_timer = None
+    queue.govern(effective, engine.clock.now_ms())
+    touch(engine, queue)
+
+
+def govern_exchange(_engine: Engine, vhost: VHost, exchange: Exchange) -> None:
+    """The alternate exchange comes from the argument, or else from a policy."""
+    policy = match(vhost.policies.values(), "exchange", exchange.name)
+    argument = exchange.arguments.get("alternate-exchange")
+    wanted = argument if argument is not None else merge(policy, None).get("alternate-exchange")
+    alternate = wanted if isinstance(wanted, str) else None
+    if alternate != exchange.alternate:
+        vhost.chained += (alternate is not None) - (exchange.alternate is not None)
+        exchange.alternate = alternate
+        vhost.forget_routes(exchange.name)
+
+
+def set_policy(engine: Engine, policy: Policy, operator: bool = False) -> None:
+    """Set or replace a policy. Raises PolicyError when it cannot be used."""
+    validate_policy(policy, operator)
+    vhost = engine.vhost(policy.vhost)
+    table = vhost.operator_policies if operator else vhost.policies
+    table[policy.name] = policy
+    _reapply(engine, vhost)
+    engine.emit("policy.set", vhost=vhost.name, name=policy.name)
+
+
+def clear_policy(engine: Engine, vhost_name: str, name: str, operator: bool = False) -> bool:
+    """Remove a policy; False when there is none of that name."""
+    vhost = engine.vhost(vhost_name)
+    table = vhost.operator_policies if operator else vhost.policies
+    if table.pop(name, None) is None:
+        return False
+    _reapply(engine, vhost)
+    engine.emit("policy.cleared", vhost=vhost.name, name=name)
+    return True
+
+
+def _reapply(engine: Engine, vhost: VHost) -> None:
+    for queue in list(vhost.queues.values()):
+        govern_queue(engine, vhost, queue)
+    for exchange in list(vhost.exchanges.values()):
+        govern_exchange(engine, vhost, exchange)
+    engine.run_effects()

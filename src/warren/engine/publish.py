@@ -1,0 +1,233 @@
+"""Publishing in full: finding routes, and every message that the straight path cannot take.
+
+The straight path (`session.channel.finish`) hands a message to the queues of its route. It comes
+here for the route, and for messages with a user id, a reply address or carbon copies, for exchanges
+that look at headers, for delays, for tracing, and when no queue is found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warren.model.errors import AccessRefused, PreconditionFailed
+from warren.model.message import (
+    MARK_BAD_EXPIRATION,
+    MARK_CARBON_COPY,
+    MARK_DELAY,
+    MARK_HEADERS,
+    MARK_REPLY_TO,
+    MARK_USER_ID,
+    Address,
+    Message,
+)
+from warren.model.ports import Route
+from warren.routing.exchange import Exchange
+from warren.routing.resolve import resolve
+from warren.session.names import DIRECT_REPLY_TO
+from warren.wire.content import make_message
+from warren.wire.methods import encode_method
+from warren.wire.properties import decode_properties, replace_properties
+from warren.wire.spec import BY_NAME
+from warren.wire.tables import decode_table, join_entries, split_entries
+
+if TYPE_CHECKING:
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.engine import Engine
+    from warren.engine.vhost import VHost
+    from warren.session.channel import Channel
+
+REPLY_PREFIX = (DIRECT_REPLY_TO + ".").encode()
+RETURN = BY_NAME["basic.return"]
+NO_ROUTE = 312
+SPECIAL = MARK_BAD_EXPIRATION | MARK_USER_ID | MARK_REPLY_TO | MARK_CARBON_COPY
+
+
+def text(octets: bytes) -> str:
+    return octets.decode("utf-8", "surrogateescape")
+
+
+def route_for(engine: Engine, channel: Channel, exchange_name: bytes, routing_key: bytes) -> Route:
+    """The route of a publish, after checking that the client may publish there at all."""
+    connection = channel.connection
+    vhost: VHost = connection.vhost
+    name = text(exchange_name)
+    exchange = vhost.exchange(name)
+    engine.check_access(connection, "exchange", name, "write")
+    if exchange.internal:
+        raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{vhost.name}'")
+    if exchange.type == "topic":
+        engine.directory.check_topic_access(
+            connection.user, vhost.name, name, text(routing_key), "write"
+        )
+    return find_route(vhost, exchange, routing_key)
+
+
+def find_route(vhost: VHost, exchange: Exchange, routing_key: bytes) -> Route:
+    route = vhost.cached_route(exchange.name, routing_key)
+    if route is not None:
+        return route
+    address = Address(exchange.name.encode("utf-8", "surrogateescape"), routing_key)
+    if exchange.name == "":
+        queue = vhost.queues.get(text(routing_key))
+        plain = not routing_key.startswith(REPLY_PREFIX)
+        route = Route(address, exchange, (queue,) if queue is not None else (), plain)
+    elif is_plain(vhost, exchange):
+        queues = resolve(exchange, (routing_key,), None, None, vhost.exchanges.get)
+        route = Route(address, exchange, tuple(queues), True)
+    else:
+        route = Route(address, exchange, (), False)
+    vhost.remember_route(exchange.name, routing_key, route)
+    return route
+
+
+def is_plain(vhost: VHost, exchange: Exchange) -> bool:
+    """Whether the routing key alone decides, in this exchange and all it leads to."""
+    if not vhost.chained:
+        return exchange.caches_by_key and not exchange.is_delayed
+    seen = {exchange.name}
+    waiting = [exchange]
+    for current in waiting:
+        if not current.caches_by_key or current.is_delayed:
+            return False
+        nearby = [b.destination for b in current.bindings() if b.destination_kind == "exchange"]
+        if current.alternate is not None:
+            nearby.append(current.alternate)
+        for name in nearby:
+            if name not in seen and name in vhost.exchanges:
+                seen.add(name)
+                waiting.append(vhost.exchanges[name])
+    return True
+
+
+def publish(
+    engine: Engine, channel: Channel, message: Message, route: Route, mandatory: bool
+) -> int:
+    """Publish in full; 1 when some queue refused it, so that the publisher gets a nack."""
+    vhost: VHost = channel.connection.vhost
+    keys = [message.routing_key]
+    if message.marks & SPECIAL:
+        _check_properties(channel, message)
+        if message.marks & MARK_REPLY_TO:
+            message = _with_reply_address(engine, channel, message)
+        if message.marks & MARK_CARBON_COPY:
+            message, keys = _with_carbon_copies(message)
+    exchange: Exchange = route.exchange
+    if exchange.name == "" and message.routing_key.startswith(REPLY_PREFIX):
+        return _reply(engine, channel, message, mandatory)
+    if exchange.is_delayed and message.marks & MARK_DELAY:
+        delay_ms = _delay_ms(message)
+        if delay_ms > 0:
+            engine.delay(vhost, exchange, message, keys, delay_ms)
+            return 0
+    if route.plain and route.valid and len(keys) == 1:
+        queues: list[AmqpQueue] = list(route.queues)
+    else:
+        queues = find_queues(vhost, exchange, message, keys)
+    if channel.traced:
+        engine.trace_publish(channel, message, queues)
+    if not queues:
+        if mandatory:
+            return_message(channel, message)
+        else:
+            engine.unroutable_dropped += 1
+        return 0
+    return offer(queues, message, channel.outlet.now_ms)
+
+
+def offer(queues: list[AmqpQueue], message: Message, now_ms: int) -> int:
+    """Give a message to all its queues; 1 when one of them refused it."""
+    refused = 0
+    for queue in queues:
+        if not queue.offer(message, now_ms):
+            refused = 1
+    return refused
+
+
+def find_queues(
+    vhost: VHost, exchange: Exchange, message: Message, keys: list[bytes]
+) -> list[AmqpQueue]:
+    """Where a message goes, looking at everything an exchange may look at."""
+    if exchange.name == "":
+        found = (vhost.queues.get(text(key)) for key in keys)
+        return list(dict.fromkeys(queue for queue in found if queue is not None))
+    headers: dict[str, Any] = {}
+    if message.marks & MARK_HEADERS:
+        headers = decode_table(message.headers_table)
+    properties = decode_properties(message.header)
+    return resolve(exchange, keys, headers, properties, vhost.exchanges.get)
+
+
+def return_message(channel: Channel, message: Message) -> None:
+    """No queue took a mandatory message: it goes back, before its confirm."""
+    payload = encode_method(
+        RETURN, NO_ROUTE, "NO_ROUTE", text(message.exchange), text(message.routing_key)
+    )
+    channel.outlet.method_with_content(channel.number, payload, message)
+
+
+def _check_properties(channel: Channel, message: Message) -> None:
+    properties = decode_properties(message.header)
+    if message.marks & MARK_BAD_EXPIRATION:
+        raise PreconditionFailed(
+            f"invalid expiration '{properties['expiration']}': "
+            "a decimal number of milliseconds is expected"
+        )
+    if message.marks & MARK_USER_ID:
+        claimed, user = properties["user_id"], channel.connection.user
+        if claimed != user and not channel.engine.directory.user(user).has_tag("impersonator"):
+            raise PreconditionFailed(
+                f"user_id property set to '{claimed}' but authenticated user was '{user}'"
+            )
+
+
+def _with_reply_address(engine: Engine, channel: Channel, message: Message) -> Message:
+    address = engine.reply_address(channel)
+    if address is None:
+        raise PreconditionFailed("fast reply consumer does not exist")
+    header = replace_properties(message.header, {"reply_to": address})
+    return make_message(message.address, header, message.body)
+
+
+def _with_carbon_copies(message: Message) -> tuple[Message, list[bytes]]:
+    """The routing keys with those in CC and BCC; BCC is not shown to consumers."""
+    table = decode_table(message.headers_table)
+    keys = [message.routing_key]
+    for name in ("CC", "BCC"):
+        if name not in table:
+            continue
+        values = table[name]
+        if not isinstance(values, list):
+            raise PreconditionFailed(
+                f"{name} header is not an array: a list of routing keys is expected"
+            )
+        for value in values:
+            if not isinstance(value, str | bytes):
+                raise PreconditionFailed(f"{name} header has an entry that is no string")
+            keys.append(
+                value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+            )
+    if "BCC" in table:
+        entries = split_entries(message.headers_table)
+        del entries["BCC"]
+        header = replace_properties(message.header, {"headers": join_entries(entries)})
+        message = make_message(message.address, header, message.body)
+    return message, list(dict.fromkeys(keys))
+
+
+def _delay_ms(message: Message) -> int:
+    value = decode_table(message.headers_table).get("x-delay")
+    if isinstance(value, str) and value.lstrip("-").isdigit():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return value
+
+
+def _reply(engine: Engine, channel: Channel, message: Message, mandatory: bool) -> int:
+    """A reply goes straight to the consumer that waits for it."""
+    consumer = engine.reply_consumers.get(text(message.routing_key))
+    if consumer is not None:
+        consumer.push(message)
+    elif mandatory:
+        return_message(channel, message)
+    return 0

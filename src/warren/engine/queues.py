@@ -1,0 +1,203 @@
+"""Queues: declare, inspect, purge, delete, and the ways they go by themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warren.engine.amqp_queue import AmqpQueue
+from warren.engine.exchanges import RESERVED_PREFIX, delete_if_abandoned
+from warren.model.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
+from warren.model.queue_arguments import (
+    QueueDeclaration,
+    check_equivalent_queue,
+    check_queue_arguments,
+    locked_queue_text,
+    queue_text,
+)
+from warren.session.names import DIRECT_REPLY_TO
+
+if TYPE_CHECKING:
+    from warren.engine.engine import Engine
+    from warren.engine.vhost import VHost
+    from warren.session.connection import Connection
+
+#: (name, ready messages, consumers): what queue.declare answers.
+QueueFacts = tuple[str, int, int]
+
+
+def declare_queue(
+    engine: Engine,
+    connection: Connection,
+    name: str,
+    durable: bool,
+    exclusive: bool,
+    auto_delete: bool,
+    arguments: dict[str, Any],
+) -> QueueFacts:
+    """Make the queue, or check that the existing one is the same."""
+    vhost: VHost = connection.vhost
+    if name.startswith(DIRECT_REPLY_TO):
+        return inspect_reply_queue(engine, vhost, name)
+    name = name or f"amq.gen-{engine.dice.token()}"
+    # A queue that goes with its connection has nothing to survive a restart for.
+    declaration = QueueDeclaration(durable, auto_delete, exclusive, arguments)
+    engine.check_access(connection, "queue", name, "configure")
+    existing = vhost.queues.get(name)
+    if existing is not None:
+        check_owner(engine, connection, existing)
+        check_equivalent_queue(name, vhost.name, existing.declaration, declaration)
+        touch(engine, existing)
+        return facts(existing)
+    if name.startswith(RESERVED_PREFIX) and not name.startswith("amq.gen-"):
+        raise AccessRefused(
+            f"{queue_text(name, vhost.name)}: queue name '{name}' contains reserved prefix 'amq.*'"
+        )
+    check_queue_arguments(arguments, name, vhost.name)
+    _check_dead_letter_access(engine, connection, name, arguments)
+    _check_queue_limit(engine, vhost, name)
+    queue = add_queue(engine, vhost, name, declaration, connection if exclusive else None)
+    return facts(queue)
+
+
+def add_queue(
+    engine: Engine,
+    vhost: VHost,
+    name: str,
+    declaration: QueueDeclaration,
+    owner: Connection | None,
+) -> AmqpQueue:
+    """Put a new queue in place."""
+    effective = engine.effective_arguments(vhost, name, declaration.arguments)
+    queue = AmqpQueue(name, vhost, engine.effects, declaration, owner, effective)
+    engine.govern_queue(vhost, queue)
+    vhost.queues[name] = queue
+    vhost.forget_queue_route(name)
+    if owner is not None:
+        owner.exclusive_queues.add(name)
+    touch(engine, queue)
+    engine.emit("queue.created", vhost=vhost.name, name=name)
+    return queue
+
+
+def facts(queue: AmqpQueue) -> QueueFacts:
+    return queue.name, queue.ready, len(queue.consumers)
+
+
+def _check_dead_letter_access(
+    engine: Engine, connection: Connection, name: str, arguments: dict[str, Any]
+) -> None:
+    target = arguments.get("x-dead-letter-exchange")
+    if isinstance(target, str):
+        engine.check_access(connection, "queue", name, "read")
+        engine.check_access(connection, "exchange", target, "write")
+
+
+def _check_queue_limit(engine: Engine, vhost: VHost, name: str) -> None:
+    limit = engine.directory.vhost_limit(vhost.name, "max-queues")
+    if limit is not None and len(vhost.queues) >= limit:
+        raise PreconditionFailed(
+            f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({limit}) "
+            "is reached"
+        )
+
+
+def check_owner(_engine: Engine, connection: Connection, queue: AmqpQueue) -> None:
+    """An exclusive queue is its own connection's only. Raises ResourceLocked."""
+    if queue.owner is not None and queue.owner is not connection:
+        raise ResourceLocked(locked_queue_text(queue.name, queue.vhost.name))
+
+
+def inspect_queue(engine: Engine, connection: Connection, name: str) -> QueueFacts:
+    """For passive declares."""
+    vhost: VHost = connection.vhost
+    if name.startswith(DIRECT_REPLY_TO):
+        return inspect_reply_queue(engine, vhost, name)
+    queue = vhost.queue(name)
+    check_owner(engine, connection, queue)
+    touch(engine, queue)
+    return facts(queue)
+
+
+def inspect_reply_queue(engine: Engine, vhost: VHost, name: str) -> QueueFacts:
+    """Declaring a reply address asks whether the one who waits for the reply is still there."""
+    if name == DIRECT_REPLY_TO or name in engine.reply_consumers:
+        return name, 0, 1
+    raise NotFound(f"no queue '{name}' in vhost '{vhost.name}'")
+
+
+def purge_queue(engine: Engine, connection: Connection, name: str) -> int:
+    queue = connection.vhost.queue(name)
+    engine.check_access(connection, "queue", name, "read")
+    check_owner(engine, connection, queue)
+    return int(queue.purge())
+
+
+def delete_queue(
+    engine: Engine, connection: Connection, name: str, if_unused: bool, if_empty: bool
+) -> int:
+    """How many ready messages went with it."""
+    vhost: VHost = connection.vhost
+    engine.check_access(connection, "queue", name, "configure")
+    queue = vhost.queues.get(name)
+    if queue is None:
+        return 0
+    check_owner(engine, connection, queue)
+    if if_unused and queue.consumers:
+        raise PreconditionFailed(f"{queue_text(name, vhost.name)} in use")
+    if if_empty and queue.ready:
+        raise PreconditionFailed(f"{queue_text(name, vhost.name)} is not empty")
+    count = queue.ready
+    remove_queue(engine, queue)
+    return count
+
+
+def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
+    """Take a queue away: its consumers are told, its bindings go, its messages with it."""
+    if queue.deleted:
+        return
+    queue.deleted = True
+    vhost = queue.vhost
+    del vhost.queues[queue.name]
+    vhost.forget_queue_route(queue.name)
+    if queue.owner is not None:
+        queue.owner.exclusive_queues.discard(queue.name)
+    for timer in (queue.lease_timer, queue.expiry_timer):
+        if timer is not None:
+            timer.cancel()
+    engine.cancel_consumers(queue)
+    for name in sorted(queue.sources):
+        source = vhost.exchanges.get(name)
+        if source is not None and source.unbind_destination("queue", queue.name):
+            vhost.forget_routes(name)
+            delete_if_abandoned(engine, vhost, source)
+    queue.configure()
+    queue.purge()
+    engine.emit("queue.deleted", vhost=vhost.name, name=queue.name)
+
+
+def touch(engine: Engine, queue: AmqpQueue) -> None:
+    """The queue was used: its own expiry, if it has one, starts over."""
+    queue.used_ms = engine.clock.now_ms()
+    if queue.effective.expires_ms is not None and queue.lease_timer is None:
+        _arm_lease(engine, queue)
+
+
+def _arm_lease(engine: Engine, queue: AmqpQueue) -> None:
+    expires_ms = queue.effective.expires_ms
+    if expires_ms is None or queue.deleted:
+        queue.lease_timer = None
+        return
+
+    def ring(now_ms: int) -> None:
+        queue.lease_timer = None
+        lease_ms = queue.effective.expires_ms
+        if lease_ms is None or queue.deleted:
+            return
+        if queue.consumers:
+            queue.used_ms = now_ms
+        if now_ms - queue.used_ms >= lease_ms:
+            remove_queue(engine, queue)
+        else:
+            _arm_lease(engine, queue)
+
+    queue.lease_timer = engine.timers.at(queue.used_ms + expires_ms, ring)

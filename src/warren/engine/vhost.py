@@ -1,0 +1,88 @@
+"""A virtual host: its exchanges, queues and policies, and the routes learnt from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warren.model.errors import NotFound
+from warren.model.ports import Route
+from warren.routing.exchange import Exchange, make_exchange
+
+if TYPE_CHECKING:
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.model.policy import Policy
+
+TRACE_EXCHANGE = "amq.rabbitmq.trace"
+#: The exchanges every virtual host is born with.
+DEFAULT_EXCHANGES = (
+    ("", "direct"),
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.match", "headers"),
+    ("amq.headers", "headers"),
+    (TRACE_EXCHANGE, "topic"),
+)
+#: Routes remembered per exchange; a publisher with ever new keys must not fill the memory.
+ROUTES_MAX = 16384
+
+
+class VHost:
+    """Everything inside is isolated from other virtual hosts."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.description = ""
+        self.tags: list[str] = []
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, AmqpQueue] = {}
+        self.policies: dict[str, Policy] = {}
+        self.operator_policies: dict[str, Policy] = {}
+        self.tracing = False
+        self.connections = 0
+        self._routes: dict[str, dict[bytes, Route]] = {}
+        #: How many bindings lead to exchanges, and how many exchanges have an alternate: while
+        #: there are none, a route depends on one exchange only.
+        self.chained = 0
+        for exchange_name, kind in DEFAULT_EXCHANGES:
+            self.exchanges[exchange_name] = make_exchange(
+                exchange_name, kind, durable=True, internal=exchange_name == TRACE_EXCHANGE
+            )
+
+    def exchange(self, name: str) -> Exchange:
+        """Raises NotFound when there is none."""
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise NotFound(f"no exchange '{name}' in vhost '{self.name}'")
+        return exchange
+
+    def queue(self, name: str) -> AmqpQueue:
+        """Raises NotFound when there is none."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
+        return queue
+
+    def cached_route(self, exchange: str, routing_key: bytes) -> Route | None:
+        return self._routes.get(exchange, {}).get(routing_key)
+
+    def remember_route(self, exchange: str, routing_key: bytes, route: Route) -> None:
+        routes = self._routes.setdefault(exchange, {})
+        if len(routes) >= ROUTES_MAX:
+            self.forget_routes(exchange)
+            routes = self._routes.setdefault(exchange, {})
+        routes[routing_key] = route
+
+    def forget_routes(self, exchange: str) -> None:
+        """A binding of the exchange changed; where exchanges are chained, all routes may have."""
+        names = list(self._routes) if self.chained else [exchange]
+        for name in names:
+            for route in self._routes.pop(name, {}).values():
+                route.valid = False
+
+    def forget_queue_route(self, queue: str) -> None:
+        """A queue came or went: its route through the default exchange changes."""
+        key = queue.encode("utf-8", "surrogateescape")
+        route = self._routes.get("", {}).pop(key, None)
+        if route is not None:
+            route.valid = False

@@ -1,0 +1,27 @@
+from typing import Any
+
+from warren.model.message import Address
+
+class ConsumerPort:
+    priority: int
+    no_ack: bool
+    available: bool
+
+class QueuePort:
+    congested: bool
+
+class QueueEffects:
+    pending: bool
+
+class LinkPort:
+    def set_blocked(self, blocked: bool) -> None: ...
+
+class Route:
+    address: Address
+    queues: tuple[Any, ...]
+    valid: bool
+    plain: bool
+    exchange: Any
+    def __init__(
+        self, address: Address, exchange: object, queues: tuple[Any, ...], plain: bool
+    ) -> None: ...

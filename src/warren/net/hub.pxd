@@ -1,0 +1,17 @@
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef class Hub:
+    cdef readonly object loop
+    cdef readonly object engine
+    cdef uint8_t* buffer       # what one read goes into; shared, since reads never overlap
+    cdef size_t capacity
+    cdef list dirty            # links with something to write
+    cdef bint flush_scheduled
+    cdef readonly int depth    # inside how many turns we are
+    cdef readonly dict links   # all open links, oldest first
+    cdef readonly dict held    # queue -> links that wait for it to be relieved
+    cdef uint8_t* room(self, size_t n) except NULL
+    cdef int64_t now_ms(self) noexcept
+    cdef int note_dirty(self, object link) except -1
+    cdef int flush_all(self) except -1

@@ -1,0 +1,87 @@
+"""What all links of a node share: the loop, the read buffer, and the list of links to be flushed.
+
+A turn is one call from the event loop: bytes that came in, a socket that can be written again, a
+timer. All that a turn produces is written at its end, so that replies of one turn leave together.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+cdef enum:
+    # Small enough to stay in the second-level cache between reading and parsing.
+    READ_BYTES = 262144
+
+
+@cython.final
+cdef class Hub:
+    """See the module's text."""
+
+    def __init__(self, loop, engine):
+        self.loop = loop
+        self.engine = engine
+        self.capacity = READ_BYTES
+        self.buffer = <uint8_t*>malloc(self.capacity)
+        if self.buffer is NULL:
+            raise MemoryError()
+        self.dirty = []
+        self.links = {}
+        self.held = {}
+
+    def __dealloc__(self):
+        free(self.buffer)
+
+    cdef uint8_t* room(self, size_t n) except NULL:
+        """The read buffer, at least this large. Its content is lost when it grows."""
+        if n > self.capacity:
+            free(self.buffer)
+            self.capacity = n
+            self.buffer = <uint8_t*>malloc(n)
+            if self.buffer is NULL:
+                self.capacity = 0
+                raise MemoryError()
+        return self.buffer
+
+    cdef int64_t now_ms(self) noexcept:
+        cdef timespec now
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+    cdef int note_dirty(self, object link) except -1:
+        self.dirty.append(link)
+        if self.depth == 0 and not self.flush_scheduled:
+            self.flush_scheduled = True
+            self.loop.call_soon(self.flush)
+        return 0
+
+    cdef int flush_all(self) except -1:
+        cdef list links
+        while self.dirty:
+            links = self.dirty
+            self.dirty = []
+            for link in links:
+                link.flush()
+        return 0
+
+    def flush(self):
+        """Write everything that waits to be written."""
+        self.flush_scheduled = False
+        self.flush_all()
+
+    def begin_turn(self):
+        self.depth += 1
+
+    def end_turn(self):
+        self.depth -= 1
+        if self.depth == 0:
+            self.flush_all()
+
+    def hold(self, queue, link):
+        """A link waits for a congested queue."""
+        self.held.setdefault(queue, []).append(link)
+
+    def relieved(self, queue):
+        """The queue has drained: links that waited for it are read again."""
+        for link in self.held.pop(queue, ()):
+            link.end_hold(False)

@@ -1,0 +1,69 @@
+"""The warden walks past all links once a second: heartbeats, and clients that never get going."""
+
+from __future__ import annotations
+
+import asyncio
+
+from warren.net.hub import Hub
+from warren.net.link import Link
+from warren.session.states import ConnectionState
+
+ROUND_S = 1.0
+#: A client that does not answer our connection.close within this time is cut off.
+CLOSE_TIMEOUT_MS = 10_000
+
+
+class Warden:
+    """Started with the listeners, stopped with the node."""
+
+    def __init__(self, hub: Hub, handshake_timeout_ms: int) -> None:
+        self._hub = hub
+        self._handshake_timeout_ms = handshake_timeout_ms
+        self._closing_since: dict[Link, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._timer = self._hub.loop.call_later(ROUND_S, self._round)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _round(self) -> None:
+        now_ms = self._hub.engine.clock.now_ms()
+        self._hub.begin_turn()
+        try:
+            for link in list(self._hub.links):
+                self._look_at(link, now_ms)
+        finally:
+            self._hub.end_turn()
+        self.start()
+
+    def _look_at(self, link: Link, now_ms: int) -> None:
+        state = link.connection.state
+        if state < ConnectionState.RUNNING:
+            if now_ms - link.opened_ms > self._handshake_timeout_ms:
+                self._hub.engine.log.warning("%s: handshake timeout", link.connection.name)
+                link.lost()
+        elif state >= ConnectionState.CLOSING:
+            since = self._closing_since.setdefault(link, now_ms)
+            if link.closed or now_ms - since > CLOSE_TIMEOUT_MS:
+                del self._closing_since[link]
+                link.lost()
+        else:
+            self._keep_alive(link, now_ms)
+
+    def _keep_alive(self, link: Link, now_ms: int) -> None:
+        heartbeat_ms = link.connection.heartbeat_s * 1000
+        if not heartbeat_ms:
+            return
+        # While we do not read the client on purpose, its silence means nothing.
+        if not link.is_paused and now_ms - link.received_ms > 2 * heartbeat_ms:
+            self._hub.engine.log.warning(
+                "%s: missed heartbeats from client, timeout: %d s",
+                link.connection.name,
+                link.connection.heartbeat_s,
+            )
+            link.lost()
+        elif now_ms - link.sent_ms >= heartbeat_ms // 2:
+            link.send_heartbeat()

@@ -1,0 +1,436 @@
+"""A queue: messages in order, and the consumers that take them.
+
+Theory of operation. A publish either goes straight to a consumer whose turn it is (only when nothing
+is waiting, so order holds) or becomes a ready slot. `pump` matches ready slots with available
+consumers until one side runs out. A consumer stands in the ring only while it can take a message;
+the session puts it back by `consumer_ready`. What must happen outside (dead-lettering, timers,
+waking publishers) is told to `QueueEffects` and done when the operation is over.
+
+A slot number is `priority level << 56 | position`.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from warren.model.message cimport Message
+from warren.model.ports cimport (
+    ACCEPTED, DEAD_DELIVERY_LIMIT, DEAD_EXPIRED, DEAD_MAXLEN, DEAD_REJECTED, REJECTED,
+    ConsumerPort, QueueEffects, QueuePort,
+)
+from warren.queue.ring cimport ConsumerRing
+from warren.queue.slots cimport Slot, SlotLog
+
+cdef enum:
+    LEVEL_SHIFT = 56
+    # A backlog this long, with consumers at work on it, makes publishers hold back a moment ...
+    CONGESTED_MESSAGES = 16384
+    # ... until it has shrunk to this.
+    RELIEVED_MESSAGES = 4096
+    # Consumers that did not shrink the backlog in a whole pause are slow; publishers are then left
+    # alone for this long, since a queue is also a place to keep messages.
+    SLOW_CONSUMERS_MS = 1000
+
+cdef uint64_t POSITION_MASK = ((<uint64_t>1) << LEVEL_SHIFT) - 1
+
+OVERFLOW_MODES = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
+                  "reject-publish-dlx": REJECT_PUBLISH_DLX}
+
+
+cdef class Queue(QueuePort):
+    """See the module's text. The engine's queue adds what is not about messages."""
+
+    def __init__(self, str name not None, QueueEffects effects not None, int max_priority=-1,
+                 bint single_active=False):
+        self.name = name
+        self.effects = effects
+        self.log = SlotLog()
+        self.max_priority = max_priority
+        self.levels = [None] * (max_priority + 1) if max_priority >= 0 else None
+        if self.levels is not None:
+            self.levels[0] = self.log
+        self.ring = ConsumerRing()
+        self.consumers = []
+        self.single_active = single_active
+        self.ttl_ms = self.max_length = self.max_bytes = self.delivery_limit = -1
+
+    def configure(self, int64_t ttl_ms=-1, int64_t max_length=-1, int64_t max_bytes=-1,
+                  str overflow="drop-head", int64_t delivery_limit=-1, bint dead_letters=False,
+                  int64_t now_ms=0):
+        """Take over limits from arguments and policies; a lower limit acts at once."""
+        self.ttl_ms = ttl_ms
+        self.max_length = max_length
+        self.max_bytes = max_bytes
+        self.overflow = OVERFLOW_MODES[overflow]
+        self.delivery_limit = delivery_limit
+        self.dead_letters = dead_letters
+        self.limited = max_length >= 0 or max_bytes >= 0
+        self.enforce_limits()
+        if self.may_expire:
+            self.drop_expired(now_ms)
+
+    # -- positions ---------------------------------------------------------------------------------
+
+    cdef SlotLog level_of(self, Message message):
+        cdef int priority
+        if self.levels is None:
+            return self.log
+        priority = message.priority
+        if priority > self.max_priority:
+            priority = self.max_priority
+        if self.levels[priority] is None:
+            self.levels[priority] = SlotLog()
+        return <SlotLog>self.levels[priority]
+
+    cdef SlotLog level(self, uint64_t slot):
+        return self.log if self.levels is None else <SlotLog>self.levels[<int>(slot >> LEVEL_SHIFT)]
+
+    cdef int64_t head(self) noexcept:
+        """The slot that is next to go out, or -1."""
+        cdef int i
+        cdef SlotLog level
+        if self.ready == 0:
+            return -1
+        if self.levels is None:
+            return self.log.first_ready()
+        for i in range(self.max_priority, -1, -1):
+            if self.levels[i] is not None:
+                level = <SlotLog>self.levels[i]
+                if level.ready:
+                    return (<int64_t>i << LEVEL_SHIFT) | level.first_ready()
+        return -1
+
+    cdef uint64_t sum_bytes(self, bint ready_only) noexcept:
+        cdef uint64_t total = 0
+        if self.levels is None:
+            return self.log.ready_bytes if ready_only else self.log.live_bytes
+        for level in self.levels:
+            if level is not None:
+                total += (<SlotLog>level).ready_bytes if ready_only else (<SlotLog>level).live_bytes
+        return total
+
+    # -- limits and expiry -------------------------------------------------------------------------
+
+    cdef bint would_overflow(self, Message message) noexcept:
+        if self.max_length >= 0 and <int64_t>self.ready + 1 > self.max_length:
+            return True
+        return (self.max_bytes >= 0
+                and <int64_t>(self.sum_bytes(True) + message.body_len) > self.max_bytes)
+
+    cdef bint is_over(self) noexcept:
+        if self.max_length >= 0 and <int64_t>self.ready > self.max_length:
+            return True
+        return self.max_bytes >= 0 and <int64_t>self.sum_bytes(True) > self.max_bytes
+
+    cdef int drop_head(self, int reason) except -1:
+        cdef uint64_t slot = <uint64_t>self.head()
+        cdef SlotLog log = self.level(slot)
+        log.take(slot & POSITION_MASK)
+        cdef Message message = log.remove(slot & POSITION_MASK)
+        self.ready -= 1
+        self.dropped += 1
+        if self.dead_letters:
+            self.effects.dead_letter(self, message, reason)
+        return 0
+
+    cdef int enforce_limits(self) except -1:
+        if self.limited and self.overflow == DROP_HEAD:
+            while self.ready and self.is_over():
+                self.drop_head(DEAD_MAXLEN)
+        return 0
+
+    cdef int drop_expired(self, int64_t now_ms) except -1:
+        """Messages expire at the head only; arms the timer for the one that is there next."""
+        cdef int64_t slot
+        cdef Slot* entry
+        while True:
+            slot = self.head()
+            if slot < 0:
+                return 0
+            entry = self.level(<uint64_t>slot).at(<uint64_t>slot & POSITION_MASK)
+            if entry.expires_ms == 0:
+                return 0
+            if entry.expires_ms > now_ms:
+                return self.arm(entry.expires_ms)
+            self.drop_head(DEAD_EXPIRED)
+
+    cdef int arm(self, int64_t at_ms) except -1:
+        """Asks for `expire` at a time, unless it has been asked for an earlier one."""
+        if self.armed_ms == 0 or at_ms < self.armed_ms:
+            self.armed_ms = at_ms
+            self.effects.expiry_due(self, at_ms)
+        return 0
+
+    def expire(self, int64_t now_ms):
+        """The timer rang: drop what has expired at the head."""
+        self.armed_ms = 0
+        self.drop_expired(now_ms)
+        if self.congested:
+            self.check_relief()
+
+    # -- publishing --------------------------------------------------------------------------------
+
+    cdef int publish(self, Message message, int64_t now_ms) except -1:
+        cdef int64_t expires_ms = 0, ttl_ms = self.ttl_ms
+        if self.limited and self.overflow != DROP_HEAD and self.would_overflow(message):
+            if self.overflow == REJECT_PUBLISH_DLX and self.dead_letters:
+                self.effects.dead_letter(self, message, DEAD_MAXLEN)
+            return REJECTED
+        self.published += 1
+        if message.ttl_ms >= 0 and (ttl_ms < 0 or message.ttl_ms < ttl_ms):
+            ttl_ms = message.ttl_ms
+        if ttl_ms >= 0:
+            expires_ms = now_ms + ttl_ms
+            self.may_expire = True
+        if self.ready == 0 and self.ring.size():
+            return self.hand_over(message, expires_ms)
+        return self.store(message, expires_ms, now_ms)
+
+    cdef int hand_over(self, Message message, int64_t expires_ms) except -1:
+        """Nothing waits and a consumer is free: the message goes straight on."""
+        cdef ConsumerPort consumer = self.ring.next()
+        cdef SlotLog log
+        cdef uint64_t slot
+        if consumer.no_ack:
+            self.delivered_no_ack += 1
+            consumer.deliver(self, message, 0, False)
+        else:
+            log = self.level_of(message)
+            slot = log.append(message, expires_ms, False)
+            if self.levels is not None:
+                slot |= <uint64_t>min(<int>message.priority, self.max_priority) << LEVEL_SHIFT
+            self.unacked += 1
+            self.delivered += 1
+            consumer.deliver(self, message, slot, False)
+        if not consumer.can_take():
+            self.ring.discard(consumer)
+        return ACCEPTED
+
+    cdef int store(self, Message message, int64_t expires_ms, int64_t now_ms) except -1:
+        cdef bint was_empty = self.ready == 0
+        if expires_ms and expires_ms <= now_ms:
+            # Time to live 0: deliver now or not at all.
+            self.dropped += 1
+            if self.dead_letters:
+                self.effects.dead_letter(self, message, DEAD_EXPIRED)
+            return ACCEPTED
+        self.level_of(message).append(message, expires_ms, True)
+        self.ready += 1
+        if self.limited and self.overflow == DROP_HEAD:
+            self.enforce_limits()
+        if expires_ms and (was_empty or self.levels is not None):
+            self.arm(expires_ms)
+        if self.ready > CONGESTED_MESSAGES and self.consumers and now_ms >= self.slow_until_ms:
+            self.congested = True
+        return ACCEPTED
+
+    def offer(self, Message message not None, int64_t now_ms):
+        """Publish from Python; True unless the queue refused it."""
+        return self.publish(message, now_ms) == ACCEPTED
+
+    # -- delivering --------------------------------------------------------------------------------
+
+    cdef int pump(self, int64_t now_ms) except -1:
+        cdef ConsumerPort consumer
+        cdef uint64_t slot, position
+        cdef SlotLog log
+        cdef Slot* entry
+        cdef bint redelivered
+        cdef Message message
+        if self.pumping:
+            # A delivery in progress led back here; the outer loop goes on anyway.
+            return 0
+        self.pumping = True
+        try:
+            while self.ready and self.ring.size():
+                if self.may_expire:
+                    self.drop_expired(now_ms)
+                    if not self.ready:
+                        break
+                slot = <uint64_t>self.head()
+                log = self.level(slot)
+                position = slot & POSITION_MASK
+                entry = log.at(position)
+                redelivered = entry.redelivered
+                consumer = self.ring.next()
+                log.take(position)
+                self.ready -= 1
+                if redelivered:
+                    self.redelivered += 1
+                if consumer.no_ack:
+                    self.delivered_no_ack += 1
+                    message = log.remove(position)
+                else:
+                    self.delivered += 1
+                    self.unacked += 1
+                    message = <Message>entry.message
+                consumer.deliver(self, message, slot, redelivered)
+                if not consumer.can_take():
+                    self.ring.discard(consumer)
+        finally:
+            self.pumping = False
+        if self.congested:
+            self.check_relief()
+        return 0
+
+    def check_relief(self):
+        if self.ready <= RELIEVED_MESSAGES or not self.consumers:
+            self.congested = False
+            self.effects.relieved(self)
+
+    def pause_ended(self, uint64_t ready_before, int64_t now_ms):
+        """A publisher's pause is over; consumers that got nowhere in it are not waited for again."""
+        if self.congested and self.ready > ready_before - ready_before // 8:
+            self.congested = False
+            self.slow_until_ms = now_ms + SLOW_CONSUMERS_MS
+
+    def run(self, int64_t now_ms):
+        """Deliver what can be delivered."""
+        self.pump(now_ms)
+
+    def get(self, bint no_ack, int64_t now_ms):
+        """The next message for basic.get as (message, slot, redelivered), or None."""
+        cdef int64_t slot
+        cdef SlotLog log
+        cdef uint64_t position
+        cdef bint redelivered
+        cdef Message message
+        if self.may_expire:
+            self.drop_expired(now_ms)
+        slot = self.head()
+        if slot < 0:
+            return None
+        log = self.level(<uint64_t>slot)
+        position = <uint64_t>slot & POSITION_MASK
+        redelivered = log.at(position).redelivered
+        log.take(position)
+        self.ready -= 1
+        if redelivered:
+            self.redelivered += 1
+        if no_ack:
+            message = log.remove(position)
+            self.got_no_ack += 1
+        else:
+            message = <Message>log.at(position).message
+            self.unacked += 1
+            self.got += 1
+        if self.congested:
+            self.check_relief()
+        return message, <uint64_t>slot, redelivered
+
+    # -- settling ----------------------------------------------------------------------------------
+
+    cdef int ack(self, uint64_t slot) except -1:
+        self.level(slot).remove(slot & POSITION_MASK)
+        self.unacked -= 1
+        self.acked += 1
+        return 0
+
+    cdef int reject(self, uint64_t slot) except -1:
+        cdef Message message = self.level(slot).remove(slot & POSITION_MASK)
+        self.unacked -= 1
+        self.dropped += 1
+        if self.dead_letters:
+            self.effects.dead_letter(self, message, DEAD_REJECTED)
+        return 0
+
+    cdef int requeue(self, uint64_t slot) except -1:
+        cdef SlotLog log = self.level(slot)
+        cdef Slot* entry = log.at(slot & POSITION_MASK)
+        self.unacked -= 1
+        entry.returns += 1
+        entry.redelivered = 1
+        if self.delivery_limit >= 0 and entry.returns > self.delivery_limit:
+            message = log.remove(slot & POSITION_MASK)
+            self.dropped += 1
+            if self.dead_letters:
+                self.effects.dead_letter(self, message, DEAD_DELIVERY_LIMIT)
+            return 0
+        log.put_back(slot & POSITION_MASK)
+        self.ready += 1
+        if entry.expires_ms:
+            self.arm(entry.expires_ms)
+        return 0
+
+    def settle(self, str how not None, uint64_t slot):
+        """Settle one delivery from Python: "ack", "reject" or "requeue"."""
+        if how == "ack":
+            self.ack(slot)
+        elif how == "reject":
+            self.reject(slot)
+        else:
+            self.requeue(slot)
+
+    def purge(self):
+        """Drop all ready messages; how many there were. They are not dead-lettered."""
+        cdef uint64_t count = self.ready, slot
+        cdef SlotLog log
+        while self.ready:
+            slot = <uint64_t>self.head()
+            log = self.level(slot)
+            log.take(slot & POSITION_MASK)
+            log.remove(slot & POSITION_MASK)
+            self.ready -= 1
+        if self.congested:
+            self.check_relief()
+        return count
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    def add_consumer(self, ConsumerPort consumer not None, bint exclusive=False):
+        self.consumers.append(consumer)
+        if exclusive:
+            self.exclusive_consumer = consumer
+        if self.single_active and self.active is None:
+            self.choose_active()
+        else:
+            self.consumer_ready(consumer)
+
+    def remove_consumer(self, ConsumerPort consumer not None):
+        self.consumers.remove(consumer)
+        self.ring.discard(consumer)
+        if self.exclusive_consumer is consumer:
+            self.exclusive_consumer = None
+        if self.active is consumer:
+            self.active = None
+            self.choose_active()
+        if self.congested:
+            self.check_relief()
+
+    cdef int choose_active(self) except -1:
+        """The oldest consumer of the highest priority becomes the active one."""
+        cdef ConsumerPort best = None
+        for candidate in self.consumers:
+            if best is None or (<ConsumerPort>candidate).priority > best.priority:
+                best = <ConsumerPort>candidate
+        self.active = best
+        if best is not None:
+            best.activity_changed(True)
+            self.consumer_ready(best)
+        return 0
+
+    cdef int consumer_ready(self, ConsumerPort consumer) except -1:
+        if self.single_active and self.active is not consumer:
+            return 0
+        if not consumer.available and consumer.can_take():
+            self.ring.add(consumer)
+        return 0
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    @property
+    def ready_bytes(self):
+        return self.sum_bytes(True)
+
+    @property
+    def total_bytes(self):
+        return self.sum_bytes(False)
+
+    def check(self):
+        """The invariants; raises AssertionError where one does not hold."""
+        logs = [self.log] if self.levels is None else [x for x in self.levels if x is not None]
+        assert sum((<SlotLog>log).ready for log in logs) == self.ready
+        assert sum((<SlotLog>log).live for log in logs) == self.ready + self.unacked
+        for consumer in self.ring.members:
+            assert (<ConsumerPort>consumer).available and consumer in self.consumers
+        if self.levels is None and self.ready:
+            assert self.log.at(<uint64_t>self.head()) is not NULL

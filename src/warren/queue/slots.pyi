@@ -1,0 +1,6 @@
+class SlotLog:
+    next_position: int
+    ready: int
+    live: int
+    ready_bytes: int
+    live_bytes: int

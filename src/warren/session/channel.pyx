@@ -1,0 +1,368 @@
+"""A channel's hot half: publishes coming in, deliveries going out, settlements coming back.
+
+All other methods of a channel are in the `handle_*` modules. A publish is three or more frames;
+`on_publish`, `on_header` and `on_body` gather them and `finish` hands the message to its queues.
+Most publishers repeat themselves, so the arguments of the last basic.publish are kept with the
+route they led to, and a repetition costs one comparison.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Realloc
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from warren.model.message cimport (
+    BAD_EXPIRATION, HAS_CARBON_COPY, HAS_REPLY_TO, HAS_USER_ID, Message,
+)
+from warren.model.ports cimport ConsumerPort, QueuePort, Route
+from warren.session.confirms cimport Confirms
+from warren.session.deliveries cimport Deliveries, Delivery
+from warren.session.outlet cimport Outlet
+from warren.wire.content cimport scan_content
+from warren.wire.output cimport get16, get64, put16, put32, put64
+
+from warren.model.errors import (
+    FrameError, NotImplemented_, PreconditionFailed, UnexpectedFrame, WireSyntaxError,
+)
+
+cdef enum:
+    # Properties that need the engine's full publish.
+    SPECIAL = HAS_CARBON_COPY | HAS_REPLY_TO | HAS_USER_ID | BAD_EXPIRATION
+    # Remembered publish targets of a channel; beyond it all are forgotten and learnt again.
+    ROUTES_MAX = 1024
+    # A body is given memory as it arrives, not as it was announced; this much to start with.
+    BODY_ROOM_BYTES = 131072
+
+
+@cython.final
+cdef class Consumer(ConsumerPort):
+    """One basic.consume of a channel."""
+
+    def __init__(self, Channel channel not None, str tag not None, QueuePort queue, bint no_ack,
+                 bint exclusive=False, int priority=0, dict arguments=None, uint32_t prefetch=0):
+        self.channel = channel
+        self.tag = tag
+        self.queue = queue
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.priority = priority
+        self.arguments = arguments or {}
+        self.prefetch = prefetch
+        encoded = tag.encode("utf-8", "surrogateescape")
+        self.prefix = (b"\x01" + channel.number.to_bytes(2, "big") + b"\0\0\0\0" + b"\0\x3c\0\x3c"
+                       + bytes([len(encoded)]) + encoded)
+
+    cdef bint can_take(self):
+        cdef Channel channel = self.channel
+        if self.cancelled or not channel.outlet.writable:
+            return False
+        if self.no_ack:
+            return True
+        return ((self.prefetch == 0 or self.inflight < self.prefetch)
+                and (channel.global_prefetch == 0 or channel.inflight < channel.global_prefetch))
+
+    cdef int deliver(self, QueuePort queue, Message message, uint64_t slot, bint redelivered) except -1:
+        cdef Channel channel = self.channel
+        channel.deliveries.last_tag += 1
+        if not self.no_ack:
+            channel.deliveries.push(slot, queue, self, channel.outlet.now_ms)
+            self.inflight += 1
+            channel.inflight += 1
+        return self.encode(message, redelivered)
+
+    cdef int encode(self, Message message, bint redelivered) except -1:
+        cdef Channel channel = self.channel
+        cdef Outlet outlet = channel.outlet
+        cdef bytes address = message.address.wire
+        cdef Py_ssize_t prefix_len = PyBytes_GET_SIZE(self.prefix)
+        cdef Py_ssize_t address_len = PyBytes_GET_SIZE(address)
+        cdef Py_ssize_t size = prefix_len + 9 + address_len + 1
+        cdef uint8_t* p = outlet.output.reserve(size + outlet.content_size(message))
+        memcpy(p, PyBytes_AS_STRING(self.prefix), prefix_len)
+        put32(p + 3, <uint32_t>(size - 8))
+        p += prefix_len
+        put64(p, channel.deliveries.last_tag)
+        p[8] = redelivered
+        memcpy(p + 9, PyBytes_AS_STRING(address), address_len)
+        p[9 + address_len] = 0xCE
+        outlet.output.end += size
+        outlet.write_content(channel.number, message)
+        self.delivered += 1
+        if channel.traced:
+            channel.engine.trace_delivery(channel, self.queue, message, redelivered)
+        return outlet.wrote()
+
+    cdef int activity_changed(self, bint active) except -1:
+        return 0
+
+    def push(self, Message message not None):
+        """Deliver a message that stands in no queue: a direct reply."""
+        self.channel.deliveries.last_tag += 1
+        self.encode(message, False)
+
+    def cancel(self):
+        """No more deliveries; what is out stays out."""
+        self.cancelled = True
+
+
+@cython.final
+cdef class Channel:
+    """See the module's text."""
+
+    def __init__(self, connection, engine, Outlet outlet not None, int number,
+                 uint64_t max_message_bytes):
+        self.connection = connection
+        self.engine = engine
+        self.outlet = outlet
+        self.number = number
+        self.max_message_bytes = max_message_bytes
+        self.routes = {}
+        self.deliveries = Deliveries()
+        self.consumers = {}
+
+    # -- publishing --------------------------------------------------------------------------------
+
+    cdef int on_publish(self, const uint8_t* p, uint32_t n) except -1:
+        if self.state != WANT_METHOD:
+            self.unexpected("got a method frame instead")
+        if (self.last_publish is None or PyBytes_GET_SIZE(self.last_publish) != n
+                or memcmp(PyBytes_AS_STRING(self.last_publish), p, n) != 0):
+            self.remember(p, n)
+        self.state = WANT_HEADER
+        return 0
+
+    cdef int remember(self, const uint8_t* p, uint32_t n) except -1:
+        """Parses the arguments of basic.publish: reserved, exchange, routing key, bits."""
+        cdef uint32_t exchange_len, key_len
+        cdef bytes arguments
+        if n < 5:
+            raise WireSyntaxError("basic.publish is cut short")
+        exchange_len = p[2]
+        if n < 5 + exchange_len:
+            raise WireSyntaxError("basic.publish is cut short")
+        key_len = p[3 + exchange_len]
+        if n != 5 + exchange_len + key_len:
+            raise WireSyntaxError("basic.publish has a wrong length")
+        if p[n - 1] & 2:
+            raise NotImplemented_("immediate=true")
+        arguments = PyBytes_FromStringAndSize(<char*>p, n)
+        self.exchange = PyBytes_FromStringAndSize(<char*>p + 3, exchange_len)
+        self.routing_key = PyBytes_FromStringAndSize(<char*>p + 4 + exchange_len, key_len)
+        self.mandatory = p[n - 1] & 1
+        self.route = <Route>self.routes.get(arguments)
+        self.last_publish = arguments
+        return 0
+
+    cdef int on_header(self, const uint8_t* p, uint32_t n) except -1:
+        cdef uint64_t size
+        cdef Message message
+        if self.state != WANT_HEADER:
+            self.unexpected("got a content header instead")
+        if n < 14:
+            raise WireSyntaxError("content header is cut short")
+        if get16(p) != 60:
+            raise UnexpectedFrame(
+                f"expected content header for class 60, got one for class {get16(p)} instead")
+        size = get64(p + 4)
+        if size > self.max_message_bytes:
+            self.state = WANT_METHOD
+            raise PreconditionFailed(
+                f"message size {size} is larger than configured max size {self.max_message_bytes}")
+        message = Message.__new__(Message)
+        self.room = <uint32_t>size if size < BODY_ROOM_BYTES else BODY_ROOM_BYTES
+        message.allocate(n, self.room)
+        message.body_len = <uint32_t>size
+        memcpy(message.data, p, n)
+        if scan_content(message) != 0:
+            raise WireSyntaxError("content header does not parse")
+        self.message = message
+        self.filled = 0
+        if size == 0:
+            return self.finish()
+        self.state = WANT_BODY
+        return 0
+
+    cdef int on_body(self, const uint8_t* p, uint32_t n) except -1:
+        cdef Message message = self.message
+        cdef uint8_t* grown
+        if self.state != WANT_BODY:
+            self.unexpected("got a content body instead")
+        if n > message.body_len - self.filled:
+            raise FrameError("content body is longer than its header announced")
+        if self.filled + n > self.room:
+            self.room = self.room * 2 if self.room * 2 >= self.filled + n else self.filled + n
+            if self.room > message.body_len:
+                self.room = message.body_len
+            grown = <uint8_t*>PyMem_Realloc(message.data, <size_t>message.header_len + self.room + 1)
+            if grown is NULL:
+                raise MemoryError()
+            message.data = grown
+        memcpy(message.data + message.header_len + self.filled, p, n)
+        self.filled += n
+        if self.filled == message.body_len:
+            return self.finish()
+        return 0
+
+    def unexpected(self, str what not None):
+        expected = ("a method", "content header for class 60", "content body")[self.state]
+        raise UnexpectedFrame(f"expected {expected}, {what}")
+
+    cdef int finish(self) except -1:
+        """All frames of a publish are in: find its queues, give it to them, note the verdict."""
+        cdef Message message = self.message
+        cdef Route route = self.route
+        cdef QueuePort queue
+        cdef int refused = 0
+        cdef Py_ssize_t i, n
+        self.message = None
+        self.state = WANT_METHOD
+        if route is None or not route.valid:
+            route = self.find_route()
+        message.address = route.address
+        self.published += 1
+        if self.transaction is not None:
+            self.transaction.append((message, route, self.mandatory))
+            return 0
+        n = len(route.queues)
+        if route.plain and n and not message.marks & SPECIAL and not self.traced:
+            for i in range(n):
+                queue = <QueuePort>route.queues[i]
+                refused |= queue.publish(message, self.outlet.now_ms)
+                if queue.congested:
+                    self.outlet.link.hold_back(queue)
+        else:
+            refused = self.engine.publish(self, message, route, self.mandatory)
+        if self.confirms is not None:
+            self.confirms.settle(self.confirms.begin(), refused == 0, self.outlet, self.number)
+            if not self.confirms_due:
+                self.confirms_due = True
+                self.outlet.confirming.append(self)
+        return 0
+
+    cdef int flush_confirms(self) except -1:
+        """The turn is over: acks that have gathered go out as one."""
+        self.confirms_due = False
+        if self.confirms is not None and not self.closing:
+            self.confirms.flush(self.outlet, self.number)
+        return 0
+
+    def find_route(self):
+        self.route = self.engine.route_for(self, self.exchange, self.routing_key)
+        if len(self.routes) >= ROUTES_MAX:
+            self.routes.clear()
+        self.routes[self.last_publish] = self.route
+        return self.route
+
+    def forget_routes(self):
+        """Permissions may have changed: ask the engine again at the next publish."""
+        self.routes.clear()
+        self.last_publish = None
+        self.route = None
+
+    def select_confirms(self):
+        if self.confirms is None:
+            self.confirms = Confirms()
+
+    def tell_confirms(self):
+        """Send the acks that have gathered so far."""
+        self.flush_confirms()
+
+    @property
+    def content_pending(self):
+        """A publish has begun and its content is not complete."""
+        return self.state != WANT_METHOD
+
+    # -- settling ----------------------------------------------------------------------------------
+
+    cdef int settle(self, uint64_t tag, bint multiple, int how) except -1:
+        """basic.ack, basic.nack and basic.reject."""
+        cdef int64_t i
+        cdef QueuePort queue
+        if tag == 0 and multiple:
+            return self.settle_range(self.deliveries.last_tag, how)
+        i = self.deliveries.find(tag)
+        if i < 0:
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        if multiple:
+            return self.settle_range(tag, how)
+        queue = self.settle_at(<size_t>i, how)
+        return self.wake(queue)
+
+    cdef QueuePort settle_at(self, size_t i, int how):
+        cdef Delivery* entry = self.deliveries.at(i)
+        cdef QueuePort queue = <QueuePort>entry.queue
+        cdef uint64_t slot = entry.slot
+        if entry.consumer is not NULL:
+            (<Consumer>entry.consumer).inflight -= 1
+            self.inflight -= 1
+        self.deliveries.settle(i)
+        if how == SETTLE_ACK:
+            queue.ack(slot)
+        elif how == SETTLE_REJECT:
+            queue.reject(slot)
+        else:
+            queue.requeue(slot)
+        return queue
+
+    cdef int settle_range(self, uint64_t last_tag, int how) except -1:
+        """Settles everything outstanding up to a tag."""
+        cdef QueuePort queue = None, other
+        cdef list others = None
+        while self.deliveries.count and self.deliveries.at(0).tag <= last_tag:
+            other = self.settle_at(0, how)
+            if other is not queue:
+                if queue is not None:
+                    if others is None:
+                        others = []
+                    if queue not in others:
+                        others.append(queue)
+                queue = other
+        if queue is not None:
+            self.wake(queue)
+        if others is not None:
+            for other in others:
+                self.wake(other)
+        return 0
+
+    cdef int wake(self, QueuePort queue) except -1:
+        """Room has come free: consumers that waited for it stand in line again."""
+        cdef Consumer consumer
+        for consumer in self.consumers.values():
+            if not consumer.available and consumer.queue is not None:
+                consumer.queue.consumer_ready(consumer)
+                if consumer.available and consumer.queue is not queue:
+                    consumer.queue.pump(self.outlet.now_ms)
+        return queue.pump(self.outlet.now_ms)
+
+    def settle_tag(self, uint64_t tag, bint multiple, str how not None):
+        """Settle from Python: "ack", "reject" or "requeue"."""
+        self.settle(tag, multiple, {"ack": SETTLE_ACK, "reject": SETTLE_REJECT}.get(how, SETTLE_REQUEUE))
+
+    def is_outstanding(self, uint64_t tag):
+        return self.deliveries.find(tag) >= 0
+
+    def note_get(self, QueuePort queue, uint64_t slot, bint no_ack):
+        """basic.get hands out a message: the delivery tag for it."""
+        self.deliveries.last_tag += 1
+        if not no_ack:
+            self.deliveries.push(slot, queue, None, self.outlet.now_ms)
+        return self.deliveries.last_tag
+
+    def set_global_prefetch(self, uint32_t limit):
+        self.global_prefetch = limit
+        self.wake_all()
+
+    def wake_all(self):
+        """The peer reads again, or a limit was raised: all consumers may have room."""
+        cdef Consumer consumer
+        for consumer in list(self.consumers.values()):
+            if consumer.queue is not None:
+                if not consumer.available:
+                    consumer.queue.consumer_ready(consumer)
+                if consumer.available:
+                    consumer.queue.pump(self.outlet.now_ms)
+
+    def requeue_all(self):
+        """The channel ends or recovers: what is out goes back to its queues."""
+        self.settle_range(self.deliveries.last_tag, SETTLE_REQUEUE)

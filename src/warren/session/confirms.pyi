@@ -1,0 +1,5 @@
+class Confirms:
+    last: int
+    settled: int
+    told: int
+    def outstanding(self) -> int: ...

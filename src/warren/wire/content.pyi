@@ -1,0 +1,3 @@
+from warren.model.message import Address, Message
+
+def make_message(address: Address, header: bytes, body: bytes) -> Message: ...
