@@ -137,7 +137,7 @@ class Curve:
     #: The metric that is compared.
     metric: str
     unit: str
-    #: The work of one message grows with the size itself (a headers exchange tries each binding).
+    #: One message may cost in proportion to the size (a headers exchange may try each binding).
     per_size: bool = False
 
 

@@ -88,9 +88,9 @@ def _measured(outcome: Outcome) -> list[Load]:
 
 
 def rates_table(outcome: Outcome, brokers: list[str]) -> str:
-    """Rate, ratio to RabbitMQ, broker CPU and the generator's own, for each load."""
+    """Rate, ratios, and the CPU of the broker with the generator's own beside it."""
     header = ["load", *(f"{broker} /s" for broker in brokers), "of rabbitmq", "of prototype"]
-    header += [*(f"{broker} CPU µs" for broker in brokers), "generator CPU µs"]
+    header += [f"{broker} CPU µs (+ generator)" for broker in brokers]
     rows = []
     for load in _measured(outcome):
         row = [load.title]
@@ -98,11 +98,15 @@ def rates_table(outcome: Outcome, brokers: list[str]) -> str:
         for other in ("rabbitmq", "prototype"):
             ratio = outcome.ratio(load.name, "rate", "warren", other)
             row.append("–" if ratio is None else f"{ratio:.2f} ×")
-        row += [number(outcome.median(load.name, broker, "cpu_us")) for broker in brokers]
-        own = [outcome.median(load.name, broker, "generator_us") for broker in brokers]
-        row.append(number(max((value for value in own if value), default=None)))
+        row += [_cpu_cell(outcome, load, broker) for broker in brokers]
         rows.append(row)
     return markdown(header, rows)
+
+
+def _cpu_cell(outcome: Outcome, load: Load, broker: str) -> str:
+    text = number(outcome.median(load.name, broker, "cpu_us"))
+    own = outcome.median(load.name, broker, "generator_us")
+    return text if own is None else f"{text} (+ {number(own)})"
 
 
 def latency_table(outcome: Outcome, brokers: list[str]) -> str:
