@@ -52,13 +52,19 @@ def route_for(engine: Engine, channel: Channel, exchange_name: bytes, routing_ke
     vhost: VHost = connection.vhost
     name = text(exchange_name)
     exchange = vhost.exchange(name)
+    if channel.targets.get(exchange_name) is exchange:
+        return find_route(vhost, exchange, routing_key)
     engine.check_access(connection, "exchange", name, "write")
     if exchange.internal:
         raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{vhost.name}'")
-    if exchange.type == "topic":
+    if exchange.type == "topic" and engine.directory.list_topic_permissions(
+        connection.user, vhost.name
+    ):
         engine.directory.check_topic_access(
             connection.user, vhost.name, name, text(routing_key), "write"
         )
+    else:
+        channel.targets[exchange_name] = exchange
     return find_route(vhost, exchange, routing_key)
 
 

@@ -1,4 +1,4 @@
-"""The firehose: while tracing is on, every publish and delivery is copied to `amq.rabbitmq.trace`."""
+"""The firehose: while tracing is on, publishes and deliveries go to `amq.rabbitmq.trace` too."""
 
 from __future__ import annotations
 

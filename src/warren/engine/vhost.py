@@ -24,7 +24,7 @@ DEFAULT_EXCHANGES = (
     (TRACE_EXCHANGE, "topic"),
 )
 #: Routes remembered per exchange; a publisher with ever new keys must not fill the memory.
-ROUTES_MAX = 16384
+ROUTES_MAX = 65536
 
 
 class VHost:

@@ -14,7 +14,7 @@ cdef class Link(LinkPort):
     cdef bint stalled          # not read: it does not read what we send
     cdef bint reading
     cdef QueuePort held_queue
-    cdef int64_t held_ready
+    cdef int64_t held_deliveries
     cdef readonly int64_t opened_ms
     cdef readonly int64_t received_ms
     cdef readonly int64_t sent_ms

@@ -105,7 +105,7 @@ cdef class Link(LinkPort):
         if not self.held:
             self.held = True
             self.held_queue = queue
-            self.held_ready = queue.ready
+            self.held_deliveries = queue.deliveries
             self.hub.hold(queue, self)
             self.hub.loop.call_later(HOLD_S, self.end_hold, True)
             self.update_reading()
@@ -122,7 +122,7 @@ cdef class Link(LinkPort):
             waiting = self.hub.held.get(queue)
             if waiting is not None and self in waiting:
                 waiting.remove(self)
-            queue.pause_ended(self.held_ready, self.hub.now_ms())
+            queue.pause_ended(self.held_deliveries, self.hub.now_ms())
         if not self.closed:
             self.update_reading()
 

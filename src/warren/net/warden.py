@@ -31,6 +31,9 @@ class Warden:
 
     def _round(self) -> None:
         now_ms = self._hub.engine.clock.now_ms()
+        self._closing_since = {
+            link: since for link, since in self._closing_since.items() if not link.closed
+        }
         self._hub.begin_turn()
         try:
             for link in list(self._hub.links):
@@ -47,8 +50,7 @@ class Warden:
                 link.lost()
         elif state >= ConnectionState.CLOSING:
             since = self._closing_since.setdefault(link, now_ms)
-            if link.closed or now_ms - since > CLOSE_TIMEOUT_MS:
-                del self._closing_since[link]
+            if now_ms - since > CLOSE_TIMEOUT_MS:
                 link.lost()
         else:
             self._keep_alive(link, now_ms)

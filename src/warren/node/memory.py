@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from warren.base.system import total_memory_bytes, used_memory_bytes
+from warren.base.system import release_memory, total_memory_bytes, used_memory_bytes
 from warren.config.settings import MemorySettings
 from warren.engine.engine import Engine
 
@@ -37,6 +37,9 @@ class MemoryWatch:
 
     def _look(self) -> None:
         used = used_memory_bytes()
+        if "memory" in self._engine.alarms:
+            release_memory()
+            used = used_memory_bytes()
         if used > self.limit_bytes:
             self._engine.set_alarm("memory", True)
         elif used < self.limit_bytes * CLEAR_RATIO:

@@ -26,8 +26,9 @@ cdef enum:
     CONGESTED_MESSAGES = 16384
     # ... until it has shrunk to this.
     RELIEVED_MESSAGES = 4096
-    # Consumers that did not shrink the backlog in a whole pause are slow; publishers are then left
-    # alone for this long, since a queue is also a place to keep messages.
+    # Consumers that took fewer than this in a whole pause are slow ...
+    BRISK_DELIVERIES = 256
+    # ... and publishers are then left alone this long: a queue is also a place to keep messages.
     SLOW_CONSUMERS_MS = 1000
 
 cdef uint64_t POSITION_MASK = ((<uint64_t>1) << LEVEL_SHIFT) - 1
@@ -277,11 +278,16 @@ cdef class Queue(QueuePort):
             self.congested = False
             self.effects.relieved(self)
 
-    def pause_ended(self, uint64_t ready_before, int64_t now_ms):
+    def pause_ended(self, uint64_t delivered_before, int64_t now_ms):
         """A publisher's pause is over; consumers that got nowhere in it are not waited for again."""
-        if self.congested and self.ready > ready_before - ready_before // 8:
+        if self.congested and self.deliveries - delivered_before < BRISK_DELIVERIES:
             self.congested = False
             self.slow_until_ms = now_ms + SLOW_CONSUMERS_MS
+
+    @property
+    def deliveries(self):
+        """All deliveries to consumers so far."""
+        return self.delivered + self.delivered_no_ack
 
     def run(self, int64_t now_ms):
         """Deliver what can be delivered."""

@@ -46,6 +46,7 @@ cdef class Channel:
     cdef int state
     cdef bytes last_publish            # arguments of the newest basic.publish
     cdef dict routes                   # arguments of basic.publish -> Route
+    cdef readonly dict targets         # exchanges it may publish to with any key, by name
     cdef Route route
     cdef bytes exchange
     cdef bytes routing_key
@@ -72,6 +73,9 @@ cdef class Channel:
     cdef int finish(self) except -1
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int settle_range(self, uint64_t last_tag, int how) except -1
+    cdef Consumer touched              # whose deliveries were settled last
+    cdef bint touched_several
+
     cdef QueuePort settle_at(self, size_t i, int how)
     cdef int flush_confirms(self) except -1
     cdef int wake(self, QueuePort queue) except -1

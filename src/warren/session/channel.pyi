@@ -41,6 +41,7 @@ class Channel:
     confirms: Confirms | None
     transaction: list[Any] | None
     max_message_bytes: int
+    targets: dict[bytes, Any]
     published: int
     deliveries: Deliveries
     consumers: dict[str, Consumer]

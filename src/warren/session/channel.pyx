@@ -30,7 +30,7 @@ cdef enum:
     # Properties that need the engine's full publish.
     SPECIAL = HAS_CARBON_COPY | HAS_REPLY_TO | HAS_USER_ID | BAD_EXPIRATION
     # Remembered publish targets of a channel; beyond it all are forgotten and learnt again.
-    ROUTES_MAX = 1024
+    ROUTES_MAX = 4096
     # A body is given memory as it arrives, not as it was announced; this much to start with.
     BODY_ROOM_BYTES = 131072
 
@@ -118,6 +118,7 @@ cdef class Channel:
         self.number = number
         self.max_message_bytes = max_message_bytes
         self.routes = {}
+        self.targets = {}
         self.deliveries = Deliveries()
         self.consumers = {}
 
@@ -257,6 +258,7 @@ cdef class Channel:
     def forget_routes(self):
         """Permissions may have changed: ask the engine again at the next publish."""
         self.routes.clear()
+        self.targets.clear()
         self.last_publish = None
         self.route = None
 
@@ -293,9 +295,14 @@ cdef class Channel:
         cdef Delivery* entry = self.deliveries.at(i)
         cdef QueuePort queue = <QueuePort>entry.queue
         cdef uint64_t slot = entry.slot
+        cdef Consumer consumer
         if entry.consumer is not NULL:
-            (<Consumer>entry.consumer).inflight -= 1
+            consumer = <Consumer>entry.consumer
+            consumer.inflight -= 1
             self.inflight -= 1
+            if self.touched is not consumer:
+                self.touched_several = self.touched is not None
+                self.touched = consumer
         self.deliveries.settle(i)
         if how == SETTLE_ACK:
             queue.ack(slot)
@@ -327,12 +334,13 @@ cdef class Channel:
 
     cdef int wake(self, QueuePort queue) except -1:
         """Room has come free: consumers that waited for it stand in line again."""
-        cdef Consumer consumer
-        for consumer in self.consumers.values():
-            if not consumer.available and consumer.queue is not None:
-                consumer.queue.consumer_ready(consumer)
-                if consumer.available and consumer.queue is not queue:
-                    consumer.queue.pump(self.outlet.now_ms)
+        cdef Consumer consumer = self.touched
+        self.touched = None
+        if self.global_prefetch or self.touched_several:
+            self.touched_several = False
+            self.wake_all()
+        elif consumer is not None and not consumer.available:
+            consumer.queue.consumer_ready(consumer)
         return queue.pump(self.outlet.now_ms)
 
     def settle_tag(self, uint64_t tag, bint multiple, str how not None):
