@@ -2,23 +2,26 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
+SOURCES := setup.py pyproject.toml $(shell find src -name '*.pyx' -o -name '*.pxd')
+# make bench BENCH=--quick, make suites SUITES="--suite kombu"
+BENCH ?=
+SUITES ?=
 
 .PHONY: run test check lint types layers bench suites fuzz clean
 
 run: $(VENV)/.built
 	$(BIN)/warren dev
 
-test: $(VENV)/.built check
-	$(BIN)/pytest -q -n 2 tests
+test: check
+	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session
 
-check: $(VENV)/.built lint types layers
-	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/session -m "not slow"
+check: lint types layers
+	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/session bench/tests
 
 lint: $(VENV)/.built
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/cython-lint src
+	PATH="$(BIN):$$PATH" $(BIN)/cython-lint src
 
 types: $(VENV)/.built
 	$(BIN)/mypy
@@ -26,17 +29,29 @@ types: $(VENV)/.built
 layers: $(VENV)/.built
 	$(BIN)/lint-imports
 
-$(VENV)/.installed: pyproject.toml requirements/dev.txt
-	@command -v $(PYTHON) >/dev/null || { echo "Warren needs Python 3.11: install it, or name yours with 'make PYTHON=python3.12 ...'"; exit 1; }
-	@command -v gcc >/dev/null || { echo "Warren compiles its data plane: install gcc first (Debian: apt-get install gcc)"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q -r requirements/dev.txt
+# Warren against RabbitMQ (where Debian's rabbitmq-server is installed); renews docs/benchmarks.md.
+bench: $(VENV)/.built
+	$(BIN)/python -m bench $(BENCH)
+
+# Other people's client suites against Warren; downloads them.
+suites: $(VENV)/.built
+	$(BIN)/python -m tests.suites.run --broker warren $(SUITES)
+
+$(VENV)/.installed: requirements/dev.txt
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "Warren needs Python 3.11: install it, or name yours with 'make PYTHON=python3 ...'"; exit 1; }
+	@command -v $${CC:-cc} >/dev/null || { \
+	  echo "Warren compiles its data plane: install gcc first (Debian: apt-get install gcc)"; exit 1; }
+	@echo "setting up $(VENV) (a minute the first time) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q --disable-pip-version-check -r requirements/dev.txt
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.installed setup.py $(SOURCES)
-	$(BIN)/pip install -q --no-build-isolation --no-deps -e .
+$(VENV)/.built: $(VENV)/.installed $(SOURCES)
+	@echo "compiling ..."
+	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build src/*.egg-info
+	rm -rf $(VENV) build src/*.egg-info bench/bin
 	find src -name '*.so' -delete

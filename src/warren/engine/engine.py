@@ -1,8 +1,8 @@
 """The engine: one broker's state, and every verb that acts on it.
 
 The verbs live in modules of their own, each a function whose first argument is the engine; here
-they become methods. The engine owns no socket, thread or clock: time comes from `clock`, randomness from
-`dice`, and the shell calls `tick` when `timers` say that something is due.
+they become methods. The engine owns no socket, thread or clock: time comes from `clock`,
+randomness from `dice`, and the shell calls `tick` when `timers` say that something is due.
 """
 
 from __future__ import annotations
