@@ -7,9 +7,8 @@ immutable once published and shared by all queues it was routed to; what differs
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Malloc, PyMem_Free
-from libc.string cimport memcpy
 
 
 @cython.final

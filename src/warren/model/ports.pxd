@@ -22,7 +22,8 @@ cdef class ConsumerPort:
     cdef readonly bint no_ack
     cdef readonly bint available   # stands in its queue's ring of consumers that can take a message
     cdef bint can_take(self)
-    cdef int deliver(self, QueuePort queue, Message message, uint64_t slot, bint redelivered) except -1
+    cdef int deliver(self, QueuePort queue, Message message, uint64_t slot,
+                     bint redelivered) except -1
     cdef int activity_changed(self, bint active) except -1
 
 

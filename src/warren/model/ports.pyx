@@ -1,4 +1,4 @@
-"""The seams of the data plane: abstract bases that let its parts meet without importing each other."""
+"""The seams of the data plane: abstract bases that let parts meet without importing each other."""
 
 
 cdef class ConsumerPort:
@@ -7,7 +7,8 @@ cdef class ConsumerPort:
     cdef bint can_take(self):
         return False
 
-    cdef int deliver(self, QueuePort queue, Message message, uint64_t slot, bint redelivered) except -1:
+    cdef int deliver(self, QueuePort queue, Message message, uint64_t slot,
+                     bint redelivered) except -1:
         raise NotImplementedError
 
     cdef int activity_changed(self, bint active) except -1:
@@ -79,8 +80,8 @@ cdef class LinkPort:
 cdef class Route:
     """The queues of one (exchange, routing key), remembered until a binding changes.
 
-    `valid` is cleared by the exchange when it forgets the route. `plain` says that the queues may be
-    given the message as it stands; otherwise the engine's full publish decides message by message.
+    `valid` is cleared when the route is forgotten. `plain` says that the queues may be given the
+    message as it stands; otherwise the engine's full publish decides message by message.
     """
 
     def __init__(self, Address address not None, exchange, tuple queues not None, bint plain):

@@ -9,14 +9,15 @@ read what it is sent; that is all the back-pressure there is.
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from warren.model.ports cimport LinkPort, QueuePort
 from warren.net.hub cimport Hub
-from warren.session.connection cimport CLOSED, CLOSING, Connection
+from warren.session.connection cimport CLOSED, Connection
 from warren.session.outlet cimport RESUME_BYTES
+from warren.wire.output cimport Output
 
 from warren.model.errors import InternalError
 
@@ -225,11 +226,12 @@ cdef class SocketLink(Link):
 
     cdef int write_out(self) except -1:
         cdef ssize_t n
+        cdef Output output = self.connection.outlet.output
         if self.writing or self.closed:
             return 0
-        while self.connection.outlet.output.pending():
-            n = c_send(self.fd, self.connection.outlet.output.buffer + self.connection.outlet.output.start,
-                       self.connection.outlet.output.pending(), MSG_DONTWAIT | MSG_NOSIGNAL)
+        while output.pending():
+            n = c_send(self.fd, output.buffer + output.start, output.pending(),
+                       MSG_DONTWAIT | MSG_NOSIGNAL)
             if n < 0:
                 if errno == EINTR:
                     continue
@@ -238,13 +240,13 @@ cdef class SocketLink(Link):
                     self.hub.loop.add_writer(self.fd, self.on_writable)
                     return 0
                 # Never close in the middle of whatever led here.
-                self.connection.outlet.output.sent(self.connection.outlet.output.pending())
+                output.sent(output.pending())
                 self.connection.outlet.writable = False
                 self.hub.loop.call_soon(self.lost)
                 return 0
             self.sent_ms = self.connection.outlet.now_ms
             self.bytes_out += n
-            self.connection.outlet.output.sent(n)
+            output.sent(n)
         return 0
 
     def on_writable(self):

@@ -15,7 +15,7 @@ cdef class Queue(QueuePort):
     cdef readonly str name
     cdef QueueEffects effects
     cdef SlotLog log           # the only level of a queue without priorities, else the highest used
-    cdef list levels           # one SlotLog per priority, made when first used; None without priorities
+    cdef list levels           # one SlotLog per priority, made when first used; None without
     cdef int max_priority      # -1: no priority queue
     cdef int64_t ttl_ms        # -1: none
     cdef int64_t max_length    # -1: none

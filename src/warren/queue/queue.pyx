@@ -1,16 +1,15 @@
 """A queue: messages in order, and the consumers that take them.
 
-Theory of operation. A publish either goes straight to a consumer whose turn it is (only when nothing
-is waiting, so order holds) or becomes a ready slot. `pump` matches ready slots with available
-consumers until one side runs out. A consumer stands in the ring only while it can take a message;
-the session puts it back by `consumer_ready`. What must happen outside (dead-lettering, timers,
-waking publishers) is told to `QueueEffects` and done when the operation is over.
+Theory of operation. A publish either goes straight to a consumer whose turn it is (only when
+nothing is waiting, so order holds) or becomes a ready slot. `pump` matches ready slots with
+available consumers until one side runs out. A consumer stands in the ring only while it can take a
+message; the session puts it back by `consumer_ready`. What must happen outside (dead-lettering,
+timers, waking publishers) is told to `QueueEffects` and done when the operation is over.
 
 A slot number is `priority level << 56 | position`.
 """
 
-cimport cython
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from warren.model.message cimport Message
 from warren.model.ports cimport (
@@ -196,7 +195,7 @@ cdef class Queue(QueuePort):
             consumer.deliver(self, message, 0, False)
         else:
             log = self.level_of(message)
-            slot = log.append(message, expires_ms, False)
+            slot = <uint64_t>log.append(message, expires_ms, False)
             if self.levels is not None:
                 slot |= <uint64_t>min(<int>message.priority, self.max_priority) << LEVEL_SHIFT
             self.unacked += 1
@@ -279,7 +278,7 @@ cdef class Queue(QueuePort):
             self.effects.relieved(self)
 
     def pause_ended(self, uint64_t delivered_before, int64_t now_ms):
-        """A publisher's pause is over; consumers that got nowhere in it are not waited for again."""
+        """A publisher's pause is over; consumers that got nowhere are not waited for again."""
         if self.congested and self.deliveries - delivered_before < BRISK_DELIVERIES:
             self.congested = False
             self.slow_until_ms = now_ms + SLOW_CONSUMERS_MS

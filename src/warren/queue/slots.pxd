@@ -25,7 +25,7 @@ cdef class SlotLog:
     cdef size_t capacity       # of the chunk directory
     cdef size_t first          # index in the directory of the oldest chunk kept
     cdef size_t count          # chunks in the directory from `first`
-    cdef uint64_t first_number # chunk number of that oldest chunk
+    cdef uint64_t first_number  # chunk number of that oldest chunk
     cdef uint64_t hint         # no position below this is ready
     cdef Chunk* spare
     cdef readonly uint64_t next_position
@@ -34,8 +34,10 @@ cdef class SlotLog:
     cdef readonly uint64_t ready_bytes
     cdef readonly uint64_t live_bytes
 
-    cdef uint64_t append(self, Message message, int64_t expires_ms, bint ready) except? 0xFFFFFFFFFFFFFFFF
+    cdef int64_t append(self, Message message, int64_t expires_ms, bint ready) except -1
     cdef int64_t first_ready(self) noexcept
+    cdef inline Chunk* chunk_of(self, uint64_t position) noexcept:
+        return self.chunks[self.first + <size_t>(position // CHUNK_SLOTS - self.first_number)]
     cdef Slot* at(self, uint64_t position) noexcept
     cdef void take(self, uint64_t position) noexcept
     cdef void put_back(self, uint64_t position) noexcept

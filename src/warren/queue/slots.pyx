@@ -71,7 +71,7 @@ cdef class SlotLog:
         self.count += 1
         return chunk
 
-    cdef uint64_t append(self, Message message, int64_t expires_ms, bint ready) except? 0xFFFFFFFFFFFFFFFF:
+    cdef int64_t append(self, Message message, int64_t expires_ms, bint ready) except -1:
         cdef uint64_t position = self.next_position
         cdef uint64_t number = position // CHUNK_SLOTS
         cdef Chunk* chunk
@@ -98,7 +98,7 @@ cdef class SlotLog:
                 self.hint = position
             self.ready += 1
             self.ready_bytes += message.body_len
-        return position
+        return <int64_t>position
 
     cdef int64_t first_ready(self) noexcept:
         """The lowest ready position, or -1."""
@@ -132,16 +132,16 @@ cdef class SlotLog:
         """The slot of a live message; NULL when there is none."""
         cdef uint64_t number = position // CHUNK_SLOTS
         cdef Chunk* chunk
-        if self.count == 0 or number < self.first_number or number >= self.first_number + self.count:
+        if number < self.first_number or number >= self.first_number + self.count:
             return NULL
-        chunk = self.chunks[self.first + <size_t>(number - self.first_number)]
+        chunk = self.chunk_of(position)
         if chunk is NULL or chunk.slots[position % CHUNK_SLOTS].message is NULL:
             return NULL
         return &chunk.slots[position % CHUNK_SLOTS]
 
     cdef void take(self, uint64_t position) noexcept:
         """A ready message goes out."""
-        cdef Chunk* chunk = self.chunks[self.first + <size_t>(position // CHUNK_SLOTS - self.first_number)]
+        cdef Chunk* chunk = self.chunk_of(position)
         cdef int j = position % CHUNK_SLOTS
         chunk.ready_bits[j >> 6] &= ~((<uint64_t>1) << (j & 63))
         chunk.ready -= 1
@@ -152,7 +152,7 @@ cdef class SlotLog:
 
     cdef void put_back(self, uint64_t position) noexcept:
         """A message that was out is ready again, at its old place."""
-        cdef Chunk* chunk = self.chunks[self.first + <size_t>(position // CHUNK_SLOTS - self.first_number)]
+        cdef Chunk* chunk = self.chunk_of(position)
         cdef int j = position % CHUNK_SLOTS
         chunk.ready_bits[j >> 6] |= (<uint64_t>1) << (j & 63)
         chunk.ready += 1

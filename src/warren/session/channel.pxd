@@ -63,7 +63,7 @@ cdef class Channel:
     cdef readonly Deliveries deliveries
     cdef readonly dict consumers
     cdef public uint32_t prefetch          # for consumers to come
-    cdef readonly uint32_t global_prefetch # for all consumers together
+    cdef readonly uint32_t global_prefetch  # for all consumers together
     cdef readonly uint32_t inflight
 
     cdef int on_publish(self, const uint8_t* p, uint32_t n) except -1

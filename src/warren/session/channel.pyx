@@ -20,7 +20,7 @@ from warren.session.confirms cimport Confirms
 from warren.session.deliveries cimport Deliveries, Delivery
 from warren.session.outlet cimport Outlet
 from warren.wire.content cimport scan_content
-from warren.wire.output cimport get16, get64, put16, put32, put64
+from warren.wire.output cimport get16, get64, put32, put64
 
 from warren.model.errors import (
     FrameError, NotImplemented_, PreconditionFailed, UnexpectedFrame, WireSyntaxError,
@@ -33,6 +33,9 @@ cdef enum:
     ROUTES_MAX = 4096
     # A body is given memory as it arrives, not as it was announced; this much to start with.
     BODY_ROOM_BYTES = 131072
+
+
+SETTLEMENTS = {"ack": SETTLE_ACK, "reject": SETTLE_REJECT, "requeue": SETTLE_REQUEUE}
 
 
 @cython.final
@@ -62,7 +65,8 @@ cdef class Consumer(ConsumerPort):
         return ((self.prefetch == 0 or self.inflight < self.prefetch)
                 and (channel.global_prefetch == 0 or channel.inflight < channel.global_prefetch))
 
-    cdef int deliver(self, QueuePort queue, Message message, uint64_t slot, bint redelivered) except -1:
+    cdef int deliver(self, QueuePort queue, Message message, uint64_t slot,
+                     bint redelivered) except -1:
         cdef Channel channel = self.channel
         channel.deliveries.last_tag += 1
         if not self.no_ack:
@@ -195,7 +199,8 @@ cdef class Channel:
             self.room = self.room * 2 if self.room * 2 >= self.filled + n else self.filled + n
             if self.room > message.body_len:
                 self.room = message.body_len
-            grown = <uint8_t*>PyMem_Realloc(message.data, <size_t>message.header_len + self.room + 1)
+            grown = <uint8_t*>PyMem_Realloc(
+                message.data, <size_t>message.header_len + self.room + 1)
             if grown is NULL:
                 raise MemoryError()
             message.data = grown
@@ -345,7 +350,7 @@ cdef class Channel:
 
     def settle_tag(self, uint64_t tag, bint multiple, str how not None):
         """Settle from Python: "ack", "reject" or "requeue"."""
-        self.settle(tag, multiple, {"ack": SETTLE_ACK, "reject": SETTLE_REJECT}.get(how, SETTLE_REQUEUE))
+        self.settle(tag, multiple, SETTLEMENTS[how])
 
     def is_outstanding(self, uint64_t tag):
         return self.deliveries.find(tag) >= 0

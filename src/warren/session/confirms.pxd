@@ -14,4 +14,5 @@ cdef class Confirms:
         return self.last
     cdef int settle(self, uint64_t sequence, bint accepted, Outlet outlet, int channel) except -1
     cdef int flush(self, Outlet outlet, int channel) except -1
-    cdef int tell(self, Outlet outlet, int channel, uint64_t tag, bint accepted, bint multiple) except -1
+    cdef int tell(self, Outlet outlet, int channel, uint64_t tag, bint accepted,
+                  bint multiple) except -1

@@ -1,4 +1,4 @@
-"""Publisher confirms of one channel: verdicts come in any order, runs of acks go out as one frame."""
+"""Publisher confirms of a channel: verdicts in any order come in, runs of acks go out as one."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
@@ -37,7 +37,8 @@ cdef class Confirms:
             self.told = self.settled
         return 0
 
-    cdef int tell(self, Outlet outlet, int channel, uint64_t tag, bint accepted, bint multiple) except -1:
+    cdef int tell(self, Outlet outlet, int channel, uint64_t tag, bint accepted,
+                  bint multiple) except -1:
         cdef uint8_t* p = outlet.output.reserve(21 + 8)
         p[0] = 1
         put16(p + 1, channel)

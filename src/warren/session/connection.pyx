@@ -8,11 +8,11 @@ here, in `fail`.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from warren.model.ports cimport LinkPort, QueueEffects
-from warren.session.channel cimport SETTLE_ACK, SETTLE_REJECT, SETTLE_REQUEUE, Channel
+from warren.model.ports cimport LinkPort
+from warren.session.channel cimport SETTLE_ACK, Channel
 from warren.session.outlet cimport Outlet
 from warren.wire.output cimport get16, get32, get64
 
@@ -57,7 +57,7 @@ cdef class Connection:
 
     cdef Py_ssize_t take(self, const uint8_t* data, Py_ssize_t n, int64_t now_ms) except -1:
         """Consumes whole frames; how many bytes that were. The rest must come again, with more."""
-        cdef Py_ssize_t at = 0, stop
+        cdef Py_ssize_t at = 0
         self.outlet.now_ms = now_ms
         if self.state == AWAIT_GREETING:
             if n < GREETING_BYTES:
@@ -183,7 +183,8 @@ cdef class Connection:
     def call(self, dict handlers, target, uint32_t key, bytes payload):
         method, arguments = decode_method(payload)
         handler = handlers.get(key)
-        if handler is None or (target is self and not OPENING_METHODS.get(key, 0) >> self.state & 1):
+        legal = target is not self or OPENING_METHODS.get(key, 0) >> self.state & 1
+        if handler is None or not legal:
             raise CommandInvalid(f"unexpected method {method.name}")
         try:
             reply = handler(target, *arguments)

@@ -25,9 +25,7 @@ def declare(
 ) -> Reply:
     name = clean_name(queue)
     if passive:
-        name, ready, consumers = channel.engine.inspect_queue(
-            channel.connection, queue_name(channel, name)
-        )
+        name, ready, consumers = channel.engine.inspect_queue(channel.connection, name)
     else:
         name, ready, consumers = channel.engine.declare_queue(
             channel.connection, name, durable, exclusive, auto_delete, arguments
