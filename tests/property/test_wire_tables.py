@@ -29,7 +29,7 @@ from warren.wire.tables import (
 )
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
-TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=32)
 KEYS = TEXT.filter(lambda key: len(key.encode()) <= 255)
 NOT_UTF8 = st.binary(max_size=20).map(lambda raw: LongBytes(raw + b"\xff"))
 DECIMALS = st.builds(
