@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from warren.engine.publish import find_queues, offer
 from warren.model.message import Message
+from warren.wire.content import make_message
+from warren.wire.properties import replace_properties
+from warren.wire.tables import encode_value, join_entries, split_entries
 
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
@@ -23,6 +26,7 @@ def delay(
 ) -> None:
     """Route the message after a time; bindings count as they are then."""
     engine.delayed_messages += 1
+    message = _without_delay(message, delay_ms)
 
     def ring(now_ms: int) -> None:
         engine.delayed_messages -= 1
@@ -30,3 +34,11 @@ def delay(
             offer(find_queues(vhost, exchange, message, keys), message, now_ms)
 
     engine.timers.at(engine.clock.now_ms() + delay_ms, ring)
+
+
+def _without_delay(message: Message, delay_ms: int) -> Message:
+    """The delay's sign is turned, so that no other exchange on the way delays it again."""
+    entries = split_entries(message.headers_table)
+    entries["x-delay"] = encode_value(-delay_ms)
+    header = replace_properties(message.header, {"headers": join_entries(entries)})
+    return make_message(message.address, header, message.body)

@@ -54,9 +54,7 @@ def declare_exchange(
         arguments=arguments,
     )
     if name.startswith(RESERVED_PREFIX):
-        raise AccessRefused(
-            f"{exchange_text(name, vhost)}: exchange name '{name}' contains reserved prefix 'amq.*'"
-        )
+        raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
     _check_alternate(engine, connection, name, arguments)
     return add_exchange(engine, vhost, exchange)
 
@@ -114,9 +112,7 @@ def delete_exchange(engine: Engine, connection: Connection, name: str, if_unused
     vhost: VHost = connection.vhost
     _refuse_default(name)
     if name.startswith(RESERVED_PREFIX):
-        raise AccessRefused(
-            f"{exchange_text(name, vhost)}: exchange name '{name}' contains reserved prefix 'amq.*'"
-        )
+        raise AccessRefused(f"deletion of system {exchange_text(name, vhost)} not allowed")
     engine.check_access(connection, "exchange", name, "configure")
     exchange = vhost.exchanges.get(name)
     if exchange is None:

@@ -49,9 +49,7 @@ def declare_queue(
         touch(engine, existing)
         return facts(existing)
     if name.startswith(RESERVED_PREFIX) and not name.startswith("amq.gen-"):
-        raise AccessRefused(
-            f"{queue_text(name, vhost.name)}: queue name '{name}' contains reserved prefix 'amq.*'"
-        )
+        raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
     check_queue_arguments(arguments, name, vhost.name)
     _check_dead_letter_access(engine, connection, name, arguments)
     _check_queue_limit(engine, vhost, name)
