@@ -47,6 +47,7 @@ cdef class Connection:
 
     cdef Py_ssize_t take(self, const uint8_t* data, Py_ssize_t n, int64_t now_ms) except -1
     cdef Py_ssize_t take_frames(self, const uint8_t* data, Py_ssize_t n, Py_ssize_t at) except -1
+    cdef int blame(self, error, int kind, const uint8_t* p, uint32_t n) except -1
     cdef int on_frame(self, int kind, int number, const uint8_t* p, uint32_t n) except -1
     cdef int on_method(self, int number, const uint8_t* p, uint32_t n) except -1
     cdef Channel channel_for(self, int number, bint content)

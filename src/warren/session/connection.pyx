@@ -20,9 +20,10 @@ from warren.model.errors import (
     AmqpError, ChannelNumberError, CommandInvalid, FrameError, UnexpectedFrame, WireSyntaxError,
 )
 from warren.session.dispatch import CHANNEL_HANDLERS, CONNECTION_HANDLERS, OPENING_METHODS
+from warren.session.states import STATE_NAMES
 from warren.wire.constants import PROTOCOL_HEADER
 from warren.wire.methods import decode_method, encode_method
-from warren.wire.spec import BY_NAME
+from warren.wire.spec import BY_NAME, METHODS
 
 cdef enum:
     BASIC_PUBLISH = 0x003C0028
@@ -76,16 +77,19 @@ cdef class Connection:
         return at
 
     cdef Py_ssize_t take_frames(self, const uint8_t* data, Py_ssize_t n, Py_ssize_t at) except -1:
-        cdef uint32_t size
+        cdef uint32_t size = 0
         cdef int number = 0
+        cdef Py_ssize_t started = -1   # where the frame being dealt with begins
         while True:
             try:
                 while n - at >= 7:
+                    started = -1
                     if self.state == CLOSED:
                         return n
                     number = get16(data + at + 1)
                     size = get32(data + at + 3)
-                    if size > self.frame_limit - 8:
+                    # Some clients count the payload only: they are forgiven eight bytes.
+                    if size > self.frame_limit:
                         at = n
                         raise FrameError(f"frame of {size} bytes is longer than frame_max allows")
                     if n - at < <Py_ssize_t>size + 8:
@@ -93,12 +97,24 @@ cdef class Connection:
                     if data[at + 7 + size] != 0xCE:
                         at = n
                         raise FrameError(f"frame does not end with {0xCE}")
+                    started = at
                     at += size + 8
                     self.frames_in += 1
-                    self.on_frame(data[at - size - 8], number, data + at - size - 1, size)
+                    self.on_frame(data[started], number, data + started + 7, size)
                 return at
             except AmqpError as error:
+                if started >= 0 and error.class_id == 0:
+                    self.blame(error, data[started], data + started + 7, size)
                 self.fail(error, number)
+
+    cdef int blame(self, error, int kind, const uint8_t* p, uint32_t n) except -1:
+        """Names the method that led to an error: a content frame belongs to a publish."""
+        cdef uint32_t key = BASIC_PUBLISH
+        if kind == 1:
+            key = get32(p) if n >= 4 else 0
+        if key in METHODS and (kind <= 3):
+            error.class_id, error.method_id = key >> 16, key & 0xFFFF
+        return 0
 
     cdef int on_frame(self, int kind, int number, const uint8_t* p, uint32_t n) except -1:
         cdef Channel channel
@@ -110,8 +126,10 @@ cdef class Connection:
                 return 0
             return channel.on_header(p, n) if kind == 2 else channel.on_body(p, n)
         if kind == 8:
-            if number != 0 or n != 0:
-                raise FrameError("heartbeat frames are empty and on channel 0")
+            if number != 0:
+                raise UnexpectedFrame("heartbeat frames have no place on a channel")
+            if n != 0:
+                raise FrameError("heartbeat frames are empty")
             return 0
         raise FrameError(f"unknown frame type {kind}")
 
@@ -120,11 +138,12 @@ cdef class Connection:
         cdef Channel channel = None
         if self.state == CLOSING:
             return None
-        if self.state != RUNNING:
-            raise CommandInvalid("connection is not open yet")
         if number == 0:
-            raise UnexpectedFrame("content frames have no place on channel 0") if content else (
-                CommandInvalid("method is not for channel 0"))
+            if content:
+                raise UnexpectedFrame("content frames have no place on channel 0")
+            raise self.misplaced()
+        if self.state != RUNNING:
+            raise UnexpectedFrame("the connection is not open yet")
         if number < len(self.channels):
             channel = <Channel>self.channels[number]
         if channel is None:
@@ -135,7 +154,7 @@ cdef class Connection:
         cdef Channel channel
         cdef uint32_t key
         if n < 4:
-            raise WireSyntaxError("method frame is cut short")
+            raise FrameError("method frame is cut short")
         key = get32(p)
         if key == BASIC_PUBLISH:
             channel = self.channel_for(number, False)
@@ -180,11 +199,24 @@ cdef class Connection:
             channel.unexpected("got a method frame instead")
         self.call(CHANNEL_HANDLERS, channel, key, payload)
 
+    def decode(self, bytes payload not None):
+        """The method in a frame; one that cannot be read makes the frame a bad one."""
+        try:
+            return decode_method(payload)
+        except WireSyntaxError as error:
+            raise FrameError(error.explanation) from None
+
+    def misplaced(self):
+        """The error for a method that channel 0 does not take in this state."""
+        return ChannelNumberError(
+            f"unexpected method in connection state {STATE_NAMES[self.state]}")
+
     def call(self, dict handlers, target, uint32_t key, bytes payload):
-        method, arguments = decode_method(payload)
+        method, arguments = self.decode(payload)
         handler = handlers.get(key)
-        legal = target is not self or OPENING_METHODS.get(key, 0) >> self.state & 1
-        if handler is None or not legal:
+        if target is self and not OPENING_METHODS.get(key, 0) >> self.state & 1:
+            raise self.misplaced()
+        if handler is None:
             raise CommandInvalid(f"unexpected method {method.name}")
         try:
             reply = handler(target, *arguments)
@@ -224,9 +256,9 @@ cdef class Connection:
     # -- channels ----------------------------------------------------------------------------------
 
     def open_channel(self, int number, bytes payload not None):
-        method, _ = decode_method(payload)
+        self.decode(payload)
         if self.state != RUNNING:
-            raise CommandInvalid(f"unexpected method {method.name}")
+            raise UnexpectedFrame("the connection is not open yet")
         while len(self.channels) <= number:
             if len(self.channels) > self.channel_max:
                 break

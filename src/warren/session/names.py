@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from warren.model.errors import NotFound, WireSyntaxError
+from warren.model.errors import FrameError, NotFound
 
 if TYPE_CHECKING:
     from warren.session.channel import Channel
@@ -15,7 +15,7 @@ DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 def clean_name(name: str) -> str:
     """Line breaks are stripped from names; bytes that are no UTF-8 are refused."""
     if any("\ud800" <= character <= "\udfff" for character in name):
-        raise WireSyntaxError("a name is not valid UTF-8")
+        raise FrameError("a name is not valid UTF-8")
     return name.replace("\r", "").replace("\n", "")
 
 

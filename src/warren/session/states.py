@@ -16,3 +16,16 @@ class ConnectionState(IntEnum):
     RUNNING = 5
     CLOSING = 6
     CLOSED = 7
+
+
+#: What error texts call the states, by number.
+STATE_NAMES = (
+    "pre_init",
+    "starting",
+    "securing",
+    "tuning",
+    "opening",
+    "running",
+    "closing",
+    "closed",
+)
