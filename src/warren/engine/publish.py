@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 REPLY_PREFIX = (DIRECT_REPLY_TO + ".").encode()
 RETURN = BY_NAME["basic.return"]
 NO_ROUTE = 312
+#: Routes remembered per exchange; a publisher with ever new keys must not fill the memory.
+ROUTES_MAX = 65536
 SPECIAL = MARK_BAD_EXPIRATION | MARK_USER_ID | MARK_REPLY_TO | MARK_CARBON_COPY
 
 
@@ -52,7 +54,7 @@ def route_for(engine: Engine, channel: Channel, exchange_name: bytes, routing_ke
     vhost: VHost = connection.vhost
     name = text(exchange_name)
     exchange = vhost.exchange(name)
-    if channel.targets.get(exchange_name) is exchange:
+    if exchange_name in channel.books:
         return find_route(vhost, exchange, routing_key)
     engine.check_access(connection, "exchange", name, "write")
     if exchange.internal:
@@ -64,12 +66,13 @@ def route_for(engine: Engine, channel: Channel, exchange_name: bytes, routing_ke
             connection.user, vhost.name, name, text(routing_key), "write"
         )
     else:
-        channel.targets[exchange_name] = exchange
+        channel.books[exchange_name] = vhost.book(name)
     return find_route(vhost, exchange, routing_key)
 
 
 def find_route(vhost: VHost, exchange: Exchange, routing_key: bytes) -> Route:
-    route = vhost.cached_route(exchange.name, routing_key)
+    book = vhost.book(exchange.name)
+    route = book.routes.get(routing_key)
     if route is not None:
         return route
     address = Address(exchange.name.encode("utf-8", "surrogateescape"), routing_key)
@@ -82,7 +85,9 @@ def find_route(vhost: VHost, exchange: Exchange, routing_key: bytes) -> Route:
         route = Route(address, exchange, tuple(queues), True)
     else:
         route = Route(address, exchange, (), False)
-    vhost.remember_route(exchange.name, routing_key, route)
+    if len(book.routes) >= ROUTES_MAX:
+        book.forget()
+    book.routes[routing_key] = route
     return route
 
 

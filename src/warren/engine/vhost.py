@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warren.model.errors import NotFound
-from warren.model.ports import Route
+from warren.model.ports import RouteBook
 from warren.routing.exchange import Exchange, make_exchange
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ DEFAULT_EXCHANGES = (
     ("amq.headers", "headers"),
     (TRACE_EXCHANGE, "topic"),
 )
-#: Routes remembered per exchange; a publisher with ever new keys must not fill the memory.
-ROUTES_MAX = 65536
 
 
 class VHost:
@@ -40,7 +38,7 @@ class VHost:
         self.operator_policies: dict[str, Policy] = {}
         self.tracing = False
         self.connections = 0
-        self._routes: dict[str, dict[bytes, Route]] = {}
+        self._books: dict[str, RouteBook] = {}
         #: How many bindings lead to exchanges, and how many exchanges have an alternate: while
         #: there are none, a route depends on one exchange only.
         self.chained = 0
@@ -63,26 +61,18 @@ class VHost:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         return queue
 
-    def cached_route(self, exchange: str, routing_key: bytes) -> Route | None:
-        return self._routes.get(exchange, {}).get(routing_key)
-
-    def remember_route(self, exchange: str, routing_key: bytes, route: Route) -> None:
-        routes = self._routes.setdefault(exchange, {})
-        if len(routes) >= ROUTES_MAX:
-            self.forget_routes(exchange)
-            routes = self._routes.setdefault(exchange, {})
-        routes[routing_key] = route
+    def book(self, exchange: str) -> RouteBook:
+        """The remembered routes of an exchange; the same object even if it is declared anew."""
+        book = self._books.get(exchange)
+        if book is None:
+            book = self._books[exchange] = RouteBook()
+        return book
 
     def forget_routes(self, exchange: str) -> None:
         """A binding of the exchange changed; where exchanges are chained, all routes may have."""
-        names = list(self._routes) if self.chained else [exchange]
-        for name in names:
-            for route in self._routes.pop(name, {}).values():
-                route.valid = False
+        for book in self._books.values() if self.chained else [self.book(exchange)]:
+            book.forget()
 
     def forget_queue_route(self, queue: str) -> None:
         """A queue came or went: its route through the default exchange changes."""
-        key = queue.encode("utf-8", "surrogateescape")
-        route = self._routes.get("", {}).pop(key, None)
-        if route is not None:
-            route.valid = False
+        self.book("").forget_key(queue.encode("utf-8", "surrogateescape"))

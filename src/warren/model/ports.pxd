@@ -57,3 +57,7 @@ cdef class Route:
     cdef public bint valid
     cdef readonly bint plain
     cdef readonly object exchange
+
+
+cdef class RouteBook:
+    cdef readonly dict routes

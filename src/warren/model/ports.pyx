@@ -90,3 +90,21 @@ cdef class Route:
         self.queues = queues
         self.plain = plain
         self.valid = True
+
+
+cdef class RouteBook:
+    """The routes of one exchange by routing key; channels that may publish there look them up."""
+
+    def __init__(self):
+        self.routes = {}
+
+    def forget(self):
+        """A binding changed: no route may be used any more."""
+        for route in self.routes.values():
+            (<Route>route).valid = False
+        self.routes.clear()
+
+    def forget_key(self, bytes routing_key not None):
+        route = self.routes.pop(routing_key, None)
+        if route is not None:
+            (<Route>route).valid = False

@@ -45,8 +45,7 @@ cdef class Channel:
     # publishing
     cdef int state
     cdef bytes last_publish            # arguments of the newest basic.publish
-    cdef dict routes                   # arguments of basic.publish -> Route
-    cdef readonly dict targets         # exchanges it may publish to with any key, by name
+    cdef readonly dict books           # exchanges it may publish to with any key -> RouteBook
     cdef Route route
     cdef bytes exchange
     cdef bytes routing_key

@@ -1,7 +1,7 @@
 from typing import Any
 
 from warren.model.message import Message
-from warren.model.ports import ConsumerPort, QueuePort, Route
+from warren.model.ports import ConsumerPort, QueuePort, Route, RouteBook
 from warren.session.confirms import Confirms
 from warren.session.deliveries import Deliveries
 from warren.session.outlet import Outlet
@@ -41,7 +41,7 @@ class Channel:
     confirms: Confirms | None
     transaction: list[Any] | None
     max_message_bytes: int
-    targets: dict[bytes, Any]
+    books: dict[bytes, RouteBook]
     published: int
     deliveries: Deliveries
     consumers: dict[str, Consumer]
