@@ -15,7 +15,7 @@ from libc.string cimport memcmp, memcpy
 from warren.model.message cimport (
     BAD_EXPIRATION, HAS_CARBON_COPY, HAS_REPLY_TO, HAS_USER_ID, Message,
 )
-from warren.model.ports cimport ConsumerPort, QueuePort, Route
+from warren.model.ports cimport ConsumerPort, QueuePort, Route, RouteBook
 from warren.session.confirms cimport Confirms
 from warren.session.deliveries cimport Deliveries, Delivery
 from warren.session.outlet cimport Outlet
@@ -29,8 +29,6 @@ from warren.model.errors import (
 cdef enum:
     # Properties that need the engine's full publish.
     SPECIAL = HAS_CARBON_COPY | HAS_REPLY_TO | HAS_USER_ID | BAD_EXPIRATION
-    # Remembered publish targets of a channel; beyond it all are forgotten and learnt again.
-    ROUTES_MAX = 4096
     # A body is given memory as it arrives, not as it was announced; this much to start with.
     BODY_ROOM_BYTES = 131072
 
@@ -121,8 +119,7 @@ cdef class Channel:
         self.outlet = outlet
         self.number = number
         self.max_message_bytes = max_message_bytes
-        self.routes = {}
-        self.targets = {}
+        self.books = {}
         self.deliveries = Deliveries()
         self.consumers = {}
 
@@ -155,7 +152,11 @@ cdef class Channel:
         self.exchange = PyBytes_FromStringAndSize(<char*>p + 3, exchange_len)
         self.routing_key = PyBytes_FromStringAndSize(<char*>p + 4 + exchange_len, key_len)
         self.mandatory = p[n - 1] & 1
-        self.route = <Route>self.routes.get(arguments)
+        book = self.books.get(self.exchange)
+        if book is None:
+            self.route = None
+        else:
+            self.route = <Route>(<RouteBook>book).routes.get(self.routing_key)
         self.last_publish = arguments
         return 0
 
@@ -255,15 +256,11 @@ cdef class Channel:
 
     def find_route(self):
         self.route = self.engine.route_for(self, self.exchange, self.routing_key)
-        if len(self.routes) >= ROUTES_MAX:
-            self.routes.clear()
-        self.routes[self.last_publish] = self.route
         return self.route
 
     def forget_routes(self):
         """Permissions may have changed: ask the engine again at the next publish."""
-        self.routes.clear()
-        self.targets.clear()
+        self.books.clear()
         self.last_publish = None
         self.route = None
 
