@@ -202,7 +202,7 @@ def test_environment(tmp_path: Path) -> None:
     settings = load_settings(None, env)
     assert (settings.node.name, settings.node.long_names) == ("rabbit@a", True)
     assert (settings.cluster.port, settings.node.data_base) == (25672, "/data")
-    assert (settings.log.console, settings.log.file) == (True, None)
+    assert (settings.log.console, settings.log.file) == (True, "")
     assert settings.auth.default_vhost == "/"
     assert load_settings(None, {"WARREN_LOGS": "/tmp/a.log"}).log.file == "/tmp/a.log"
 

@@ -17,7 +17,13 @@ from warren.auth.password import (
     hash_password,
     is_password_hash,
 )
-from warren.auth.permissions import Access, Permission, ResourceKind, TopicPermission
+from warren.auth.permissions import (
+    DEFAULT_EXCHANGE_CHECKED_AS,
+    Access,
+    Permission,
+    ResourceKind,
+    TopicPermission,
+)
 from warren.auth.users import User, limit_value
 from warren.base.text import PatternError, compile_pattern, erlang_term
 from warren.model.errors import AccessRefused, LoginRefused, NotAllowed
@@ -262,6 +268,8 @@ class Directory:
         """Raise AccessRefused unless the user may access the queue or exchange that way."""
         held = self._permissions.get((user, vhost))
         if held is None or not held.allows(permission, kind, name):
+            if kind == "exchange" and not name:
+                name = DEFAULT_EXCHANGE_CHECKED_AS
             raise AccessRefused(
                 f"{permission} access to {kind} '{name}' in vhost '{vhost}' "
                 f"refused for user '{user}'"

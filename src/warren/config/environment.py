@@ -114,4 +114,4 @@ def _logs(env: Mapping[str, str], values: dict[str, object]) -> None:
         return
     to_console = found[1] == "-"
     values["log.console"] = to_console
-    values["log.file"] = None if to_console else found[1]
+    values["log.file"] = "" if to_console else found[1]

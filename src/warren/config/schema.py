@@ -6,7 +6,7 @@ that are accepted although nothing acts on them yet are named in `KEYS_WITHOUT_E
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,11 +14,13 @@ from warren.config.values import (
     BOOLEAN,
     BYTES,
     CONSUMER_TIMEOUT,
+    DURATION,
     ENDPOINT,
     FILE_NAME,
     LOG_LEVEL,
     MILLISECONDS,
     NONE,
+    PATTERN,
     PORT,
     RATIO,
     SECONDS,
@@ -47,22 +49,29 @@ LOG_CATEGORIES = (
     "prelaunch",
     "default",
 )
-_OPERATOR_POLICY_ATTRIBUTES = (
-    "vhost_pattern",
-    "queue_pattern",
-    "expires",
-    "message_ttl",
-    "max_length",
-    "max_length_bytes",
-    "max_in_memory_bytes",
-    "max_in_memory_length",
-    "delivery_limit",
-    "overflow",
-    "classic_queues.ha_mode",
-    "classic_queues.ha_params",
-    "classic_queues.ha_sync_mode",
-    "classic_queues.queue_version",
-)
+#: What a default operator policy may hold: two patterns, then the policy's keys.
+OPERATOR_POLICY_ATTRIBUTES: Mapping[str, Kind] = {
+    "vhost_pattern": PATTERN,
+    "queue_pattern": PATTERN,
+    "expires": DURATION,
+    "message_ttl": DURATION,
+    "max_length": integer(0),
+    "max_length_bytes": BYTES,
+    "max_in_memory_bytes": BYTES,
+    "max_in_memory_length": integer(0),
+    "delivery_limit": integer(0),
+    "overflow": enum("drop-head", "reject-publish", "reject-publish-dlx"),
+    "classic_queues.ha_mode": enum("exactly", "all"),
+    "classic_queues.ha_params": integer(1),
+    "classic_queues.ha_sync_mode": enum("manual", "automatic"),
+    "classic_queues.queue_version": integer(1, 2),
+}
+#: What limits for new virtual hosts may hold; -1 means no limit.
+VHOST_LIMIT_ATTRIBUTES: Mapping[str, Kind] = {
+    "pattern": PATTERN,
+    "max_connections": integer(-1),
+    "max_queues": integer(-1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +141,15 @@ _AUTH = [
     Key("default_vhost", "auth.default_vhost", TEXT),
     Key("default_user", "auth.default_user", TEXT),
     Key("default_pass", "auth.default_pass", SECRET),
-    Key("default_permissions.configure", "auth.default_configure", TEXT),
-    Key("default_permissions.write", "auth.default_write", TEXT),
-    Key("default_permissions.read", "auth.default_read", TEXT),
+    Key("default_permissions.configure", "auth.default_configure", PATTERN),
+    Key("default_permissions.write", "auth.default_write", PATTERN),
+    Key("default_permissions.read", "auth.default_read", PATTERN),
     Key("default_user_tags.*", "auth.default_user_tags", BOOLEAN, "flags"),
     Key("default_users.*.password", "auth.default_users", SECRET, "records"),
+    Key("default_users.*.tags", "auth.default_users", TEXT, "records"),
     *(
-        Key(f"default_users.*.{attribute}", "auth.default_users", TEXT, "records")
-        for attribute in ("tags", "configure", "write", "read", "vhost_pattern")
+        Key(f"default_users.*.{attribute}", "auth.default_users", PATTERN, "records")
+        for attribute in ("configure", "write", "read", "vhost_pattern")
     ),
     Key(
         "password_hashing_module",
@@ -163,7 +173,7 @@ _AUTH = [
         ),
     ),
     Key("credential_validator.min_length", "auth.credential_min_length", integer(1)),
-    Key("credential_validator.regexp", "auth.credential_pattern", TEXT),
+    Key("credential_validator.regexp", "auth.credential_pattern", PATTERN),
 ]
 
 _LIMITS = [
@@ -178,17 +188,17 @@ _LIMITS = [
     Key("max_message_size", "limits.message_bytes_max", BYTES),
     Key("consumer_timeout", "limits.consumer_timeout_ms", CONSUMER_TIMEOUT),
     *(
-        Key(f"default_limits.vhosts.*.{attribute}", "limits.default_vhost_limits", TEXT, "records")
-        for attribute in ("pattern", "max_connections", "max_queues")
+        Key(f"default_limits.vhosts.*.{attribute}", "limits.default_vhost_limits", kind, "records")
+        for attribute, kind in VHOST_LIMIT_ATTRIBUTES.items()
     ),
     *(
         Key(
             f"default_policies.operator.*.{attribute}",
             "limits.default_operator_policies",
-            TEXT,
+            kind,
             "records",
         )
-        for attribute in _OPERATOR_POLICY_ATTRIBUTES
+        for attribute, kind in OPERATOR_POLICY_ATTRIBUTES.items()
     ),
     Key("vm_memory_high_watermark.relative", "memory.high_watermark_ratio", RATIO),
     Key("vm_memory_high_watermark.absolute", "memory.high_watermark_bytes", BYTES),
@@ -318,13 +328,9 @@ KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
     "cluster_keepalive_interval",
     "cluster_partition_handling",
     "collect_statistics_interval",
-    "default_limits",
-    "default_policies",
-    "definitions",
+    "definitions.skip_if_unchanged",
     "disk_free_limit",
-    "listeners.ssl",
-    "load_definitions",
-    "log.file",
+    "log.file.rotation.date",
     "management",
     "mirroring_sync_batch_size",
     "mirroring_sync_max_throughput",
@@ -335,15 +341,20 @@ KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
     "proxy_protocol",
     "queue_leader_locator",
     "queue_master_locator",
-    "ssl_cert_login_from",
-    "ssl_options",
+    "ssl_options.depth",
+    "ssl_options.honor_ecc_order",
     "tcp_listen_options.exit_on_close",
+    "tcp_listen_options.linger",
     "vm_memory_high_watermark_paging_ratio",
 )
+#: Keys that are obeyed although the rest of their family is not.
+_KEYS_WITH_EFFECT = ("management.load_definitions",)
 
 
 def has_no_effect_yet(name: str) -> bool:
     """Whether the key is among those that nothing obeys yet."""
+    if name in _KEYS_WITH_EFFECT:
+        return False
     return any(name == start or name.startswith(f"{start}.") for start in KEYS_WITHOUT_EFFECT)
 
 

@@ -100,9 +100,9 @@ class LimitSettings:
     message_bytes_max: int = 134_217_728
     consumer_timeout_ms: int | None = None
     #: By name: pattern, max_connections, max_queues.
-    default_vhost_limits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    default_vhost_limits: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     #: By policy: vhost_pattern, queue_pattern and the policy's keys.
-    default_operator_policies: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    default_operator_policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,8 @@ class LogSettings:
     console: bool = True
     console_level: str = "info"
     console_formatter: str = "plaintext"
-    #: A file name inside `directory`, or a whole path; None means no file.
+    #: A file name inside `directory`, or a whole path; empty means no file, None the usual one if
+    #: there is a directory for it.
     file: str | None = None
     file_level: str = "info"
     file_formatter: str = "plaintext"

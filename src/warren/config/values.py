@@ -22,6 +22,17 @@ _UNIT_BYTES: dict[str, int] = {
     },
 }
 _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
+#: Units of durations; a number without one is milliseconds.
+_UNIT_MS: dict[str, int] = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_DURATION_PART = re.compile(r"(\d+)(ms|[smhdw]|)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,21 @@ def _size(text: str) -> int:
     return int(found.group(1)) * _UNIT_BYTES[found.group(2)]
 
 
+def _duration(text: str) -> int:
+    parts = _DURATION_PART.findall(text.lower())
+    if not text or "".join(number + unit for number, unit in parts) != text.lower():
+        raise ValueError(text)
+    return sum(int(number) * _UNIT_MS[unit] for number, unit in parts)
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(text) from error
+    return text
+
+
 def _ratio(text: str) -> float:
     value = float(text)
     if not 0.0 <= value <= 100.0:
@@ -117,12 +143,14 @@ def _none(text: str) -> tuple[object, ...]:
     return ()
 
 
-def _file_name(text: str) -> str | None:
-    return None if text == "false" else text
+def _file_name(text: str) -> str:
+    return "" if text == "false" else text
 
 
 BOOLEAN = Kind("true or false", _boolean)
 BYTES = Kind("a size such as 500KB, 50MB or 2GiB", _size)
+DURATION = Kind("a duration such as 90s, 1h or 60000 (milliseconds)", _duration)
+PATTERN = Kind("a regular expression", _pattern)
 RATIO = Kind("a ratio such as 0.4", _ratio)
 TEXT = Kind("a text", str)
 SECRET = Kind("a text", str, secret=True)

@@ -3,75 +3,127 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import warren
-from warren.config.errors import ConfigError
-from warren.config.load import load_settings
-from warren.config.settings import Settings
-from warren.telemetry.log import configure_logging
 
-STARTED_S = time.monotonic()
+if TYPE_CHECKING:
+    from warren.config.settings import Settings
+    from warren.node.node import Node
+
+#: Exit codes: the broker could not be run; it was asked for wrongly.
+FAILED, WRONG_CONFIGURATION = 1, 2
+
+_pid_file = click.option(
+    "--pid-file", type=click.Path(path_type=Path), help="Write the process id here while running."
+)
+_ready_fd = click.option(
+    "--ready-fd", type=int, help="Write the AMQP URL and a line end to this descriptor when ready."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(warren.__version__, prog_name="warren")
 def main() -> None:
-    """Warren: an AMQP 0-9-1 message broker with mirrored queues."""
+    """Warren: an AMQP 0-9-1 message broker."""
 
 
 @main.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=5672, show_default=True, help="AMQP port; 0 takes a free one.")
 @click.option(
-    "--log-level", default="warning", show_default=True, help="debug, info, warning, error."
+    "--port",
+    default=5672,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="AMQP port; 0 takes a free one.",
 )
-def dev(host: str, port: int, log_level: str) -> None:
-    """Run a broker for development: memory only, guest/guest, loopback."""
-    overrides = {"listeners.tcp.default": f"{host}:{port}", "log.console.level": log_level}
+@click.option(
+    "--log-level",
+    default="warning",
+    show_default=True,
+    type=click.Choice(["debug", "info", "notice", "warning", "error", "critical", "none"]),
+    help="What is logged to the terminal.",
+)
+@_ready_fd
+@_pid_file
+def dev(host: str, port: int, log_level: str, ready_fd: int | None, pid_file: Path | None) -> None:
+    """Run a broker for development: in memory, guest/guest, this machine only."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    overrides = {"listeners.tcp.default": address, "log.console.level": log_level}
     settings = _settings(None, overrides)
-    _run(settings, lambda port: _greet(host, port))
+
+    def greet(node: Node) -> str:
+        from warren.node.greeting import development_greeting, login_url
+
+        url = login_url(settings, host, node.port)
+        click.echo(development_greeting(url))
+        return url
+
+    _run(settings, greet, ready_fd, pid_file)
 
 
 @main.command()
 @click.option(
-    "--config", type=click.Path(exists=True, path_type=Path), help="A rabbitmq.conf file."
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A rabbitmq.conf file, or a directory of them; else what WARREN_CONFIG_FILE names.",
 )
-def serve(config: Path | None) -> None:
-    """Run a broker as configured."""
-    _run(_settings(config, {}), lambda port: click.echo(f"warren is ready on port {port}"))
+@_ready_fd
+@_pid_file
+def serve(config: Path | None, ready_fd: int | None, pid_file: Path | None) -> None:
+    """Run a broker as configured; without a configuration, as RabbitMQ's defaults say."""
+    settings = _settings(config, {})
+
+    def report(node: Node) -> str:
+        from warren.node.greeting import addresses, guest_hint, plain_url, process_age_s
+        from warren.telemetry.log import logger
+
+        click.echo(
+            f"warren {warren.__version__}  ready in {process_age_s():.2f} s on {addresses(node)}"
+        )
+        hint = guest_hint(node)
+        if hint is not None:
+            logger("connection").info(hint)
+        return plain_url(node)
+
+    _run(settings, report, ready_fd, pid_file)
 
 
 def _settings(config: Path | None, overrides: dict[str, str]) -> Settings:
+    from warren.config.errors import ConfigError
+    from warren.config.load import load_settings
+
     try:
         return load_settings(config, os.environ, overrides)
     except ConfigError as error:
         for problem in error.problems:
-            click.echo(str(problem), err=True)
-        raise SystemExit(2) from error
+            click.echo(problem, err=True)
+        raise SystemExit(WRONG_CONFIGURATION) from error
 
 
-def _greet(host: str, port: int) -> None:
-    seconds = time.monotonic() - STARTED_S
-    click.echo(f"warren {warren.__version__}  ready in {seconds:.2f} s")
-    click.echo(f"  AMQP   amqp://guest:guest@{host}:{port}/")
+def _fail(error: Exception) -> NoReturn:
+    click.echo(f"warren: {error}", err=True)
+    raise SystemExit(FAILED) from error
 
 
-def _run(settings: Settings, on_ready: Callable[[int], None]) -> None:
-    configure_logging(
-        settings.log.console_level,
-        settings.log.levels,
-        settings.log.console_formatter,
-        settings.log.console,
-        sys.stderr,
-    )
+def _run(
+    settings: Settings,
+    on_ready: Callable[[Node], str],
+    ready_fd: int | None,
+    pid_file: Path | None,
+) -> None:
+    """Run a node until a signal asks it to stop; `on_ready` speaks up and tells the URL."""
+    from warren.node.errors import StartError
+    from warren.node.logs import set_up_logs
+    from warren.telemetry.log import logger
 
     async def run() -> None:
         from warren.node.node import Node
@@ -82,16 +134,65 @@ def _run(settings: Settings, on_ready: Callable[[int], None]) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
         node.start()
-        on_ready(node.port)
+        url = on_ready(node)
+        sys.stdout.flush()
+        _tell_ready(ready_fd, url)
         await stopping.wait()
         await node.stop()
 
+    path = pid_file or (Path(settings.node.pid_file) if settings.node.pid_file else None)
+    try:
+        set_up_logs(settings.log)
+        if settings.without_effect:
+            logger("connection").warning(
+                "accepted without effect yet: %s", ", ".join(settings.without_effect)
+            )
+        with _kept_pid_file(path):
+            _run_in_loop(run)
+    except StartError as error:
+        _fail(error)
+
+
+def _run_in_loop(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         import uvloop
     except ImportError:
-        asyncio.run(run())
+        factory = asyncio.new_event_loop
     else:
-        uvloop.run(run())
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(run())
+
+
+def _tell_ready(ready_fd: int | None, url: str) -> None:
+    if ready_fd is None:
+        return
+    from warren.node.errors import StartError
+
+    try:
+        os.write(ready_fd, f"{url}\n".encode())
+        if ready_fd > sys.stderr.fileno():
+            os.close(ready_fd)
+    except OSError as error:
+        raise StartError(f"--ready-fd {ready_fd}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _kept_pid_file(path: Path | None) -> Iterator[None]:
+    from warren.node.errors import StartError
+
+    if path is None:
+        yield
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{os.getpid()}\n")
+    except OSError as error:
+        raise StartError(f"cannot write the pid file {path}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

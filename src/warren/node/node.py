@@ -3,54 +3,91 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import socket as sockets
+import ssl
+from collections.abc import Callable
+from typing import TypeVar
 
-from warren.auth.directory import Directory
+from warren.auth.directory import Directory, DirectoryError
 from warren.base.system import SystemClock, SystemDice
 from warren.config.settings import Endpoint, Settings
 from warren.engine.engine import Engine
+from warren.model.policy import PolicyError
 from warren.net.hub import Hub
 from warren.net.listener import Listener, SocketOptions
 from warren.net.tls import make_context
 from warren.net.warden import Warden
+from warren.node.definitions import DefinitionsError, load_definitions
+from warren.node.errors import StartError, listen_error
 from warren.node.memory import MemoryWatch
-from warren.node.settings import engine_settings, vhost_limits
+from warren.node.settings import credential_validator, engine_settings
+from warren.node.vhost_defaults import VHostDefaults
 from warren.telemetry.log import logger
 
 #: How long a stopping node waits for clients to take their goodbye.
 GOODBYE_S = 1.0
 
+Result = TypeVar("Result")
+
 
 class Node:
-    """`start` inside a running event loop; `stop` gives everything back."""
+    """`start` inside a running event loop; `stop` gives everything back.
 
-    def __init__(self, settings: Settings, name: str | None = None) -> None:
+    Raises StartError when the configuration asks for what cannot be had.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        name: str | None = None,
+        log: logging.Logger | None = None,
+        watch_memory: bool = True,
+    ) -> None:
         self.settings = settings
         self.name = name or settings.node.name or f"warren@{sockets.gethostname().split('.')[0]}"
         self.directory = Directory(
             loopback_users=settings.auth.loopback_users,
             hashing_algorithm=settings.auth.password_hashing,
+            validate_credentials=credential_validator(settings.auth),
         )
         self.engine = Engine(
             engine_settings(settings, self.name),
             self.directory,
             SystemClock(),
             SystemDice(),
-            logger("connection"),
+            log or logger("connection"),
         )
         self.listeners: list[Listener] = []
+        self._watch_memory = watch_memory
         self._hub: Hub | None = None
         self._warden: Warden | None = None
         self._memory: MemoryWatch | None = None
         self._wake: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._make_defaults()
+        VHostDefaults(settings, self.engine).attach()
+        try:
+            self._make_content()
+        except DefinitionsError as error:
+            raise StartError(f"definitions cannot be imported:\n{error}") from error
+        except (DirectoryError, PolicyError) as error:
+            raise StartError(f"the configured defaults cannot be used: {error}") from error
+
+    def _make_content(self) -> None:
+        """What the broker starts with: the definitions, or else the default user and vhost."""
+        definitions, management = self.settings.definitions, self.settings.management
+        paths = [definitions.load, management.load_definitions, definitions.local_path]
+        given = [path for path in paths if path is not None]
+        for path in given:
+            load_definitions(self.engine, path)
+        if not given:
+            self._make_defaults()
 
     def _make_defaults(self) -> None:
-        """The default virtual host, and the users that the configuration names."""
         auth = self.settings.auth
-        self.engine.add_vhost(auth.default_vhost)
         self.directory.add_user(auth.default_user, auth.default_pass, auth.default_user_tags)
+        self.engine.add_vhost(auth.default_vhost)
         self.directory.set_permissions(
             auth.default_user,
             auth.default_vhost,
@@ -58,12 +95,9 @@ class Node:
             auth.default_write,
             auth.default_read,
         )
-        limits = vhost_limits(self.settings, auth.default_vhost)
-        if limits:
-            self.directory.set_vhost_limits(auth.default_vhost, limits)
 
     def start(self) -> None:
-        """Open the listeners. Raises OSError when a port cannot be had, ValueError for bad TLS."""
+        """Open the listeners. Raises StartError when an address or a certificate cannot be used."""
         self._loop = asyncio.get_running_loop()
         self._hub = Hub(self._loop, self.engine)
         self.engine.effects.on_relieved = self._hub.relieved
@@ -75,11 +109,24 @@ class Node:
             raise
         self._warden = Warden(self._hub, self.settings.listeners.handshake_timeout_ms)
         self._warden.start()
-        self._memory = MemoryWatch(self.engine, self.settings.memory, self._loop)
-        self._memory.start()
+        if self._watch_memory:
+            self._memory = MemoryWatch(self.engine, self.settings.memory, self._loop)
+            self._memory.start()
         self.engine.watch_timeouts()
 
     def _open_listeners(self, hub: Hub) -> None:
+        settings = self.settings.listeners
+        for endpoint in settings.tcp:
+            self.listeners.append(self._listen(hub, endpoint, None))
+        if settings.ssl:
+            try:
+                context = make_context(self.settings.tls)
+            except (OSError, ValueError) as error:
+                raise StartError(str(error)) from error
+            for endpoint in settings.ssl:
+                self.listeners.append(self._listen(hub, endpoint, context))
+
+    def _listen(self, hub: Hub, endpoint: Endpoint, context: ssl.SSLContext | None) -> Listener:
         settings = self.settings.listeners
         options = SocketOptions(
             backlog=settings.backlog,
@@ -88,13 +135,18 @@ class Node:
             send_buffer_bytes=settings.sndbuf_bytes,
             receive_buffer_bytes=settings.recbuf_bytes,
         )
-        for endpoint in settings.tcp:
-            self.listeners.append(Listener(hub, _host(endpoint), endpoint.port, options))
-        if settings.ssl:
-            context = make_context(self.settings.tls)
-            for endpoint in settings.ssl:
-                listener = Listener(hub, _host(endpoint), endpoint.port, options, context)
-                self.listeners.append(listener)
+        # No address in the configuration means all of them, as in RabbitMQ.
+        host = endpoint.host if endpoint.host is not None else "::"
+        try:
+            try:
+                return Listener(hub, host, endpoint.port, options, context)
+            except OSError as error:
+                without_ipv6 = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
+                if endpoint.host is not None or error.errno not in without_ipv6:
+                    raise
+                return Listener(hub, "0.0.0.0", endpoint.port, options, context)
+        except OSError as error:
+            raise listen_error(endpoint, error) from error
 
     def _close_listeners(self) -> None:
         for listener in self.listeners:
@@ -109,30 +161,56 @@ class Node:
         self._wake = self._loop.call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
-        assert self._hub is not None
         self._wake = None
-        self._hub.begin_turn()
-        try:
-            self.engine.tick()
-        finally:
-            self._hub.end_turn()
+        self.in_turn(self.engine.tick)
         next_ms = self.engine.timers.next_ms()
         if next_ms is not None and self._wake is None:
             self._schedule(next_ms)
 
+    def in_turn(self, action: Callable[[], Result]) -> Result:
+        """Act on the engine from outside a client's request; what follows from it is sent."""
+        assert self._hub is not None
+        self._hub.begin_turn()
+        try:
+            result = action()
+            self.engine.run_effects()
+        finally:
+            self._hub.end_turn()
+        return result
+
     @property
     def port(self) -> int:
-        """The port of the first plain listener."""
-        return int(self.listeners[0].port)
+        """The port of the first listener, plain ones before TLS; 0 when there is none."""
+        return int(self.listeners[0].port) if self.listeners else 0
 
-    async def stop(self) -> None:
+    def cut(self) -> None:
+        """As if the power went: listeners close, clients are gone without a goodbye."""
+        assert self._hub is not None
+        self._close_listeners()
+        for link in list(self._hub.links):
+            link.lost()
+
+    def reopen(self) -> None:
+        """Listen again where the node listened before `cut`. Raises StartError."""
+        assert self._hub is not None
+        was, self.listeners = self.listeners, []
+        context = make_context(self.settings.tls) if self.settings.listeners.ssl else None
+        for listener in was:
+            endpoint = Endpoint(listener.host, listener.port)
+            tls = context if listener.is_tls else None
+            self.listeners.append(self._listen(self._hub, endpoint, tls))
+
+    async def stop(self, goodbye_s: float = GOODBYE_S) -> None:
         """Say goodbye to the clients, then close everything."""
         self._close_listeners()
         if self._hub is None:
             return
-        self.engine.close_all("broker forced connection closure with reason 'shutdown'")
-        deadline = asyncio.get_running_loop().time() + GOODBYE_S
-        while self._hub.links and asyncio.get_running_loop().time() < deadline:
+        self.in_turn(
+            lambda: self.engine.close_all("broker forced connection closure with reason 'shutdown'")
+        )
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + goodbye_s
+        while self._hub.links and loop.time() < deadline_s:
             await asyncio.sleep(0.005)
         for link in list(self._hub.links):
             link.lost()
@@ -143,8 +221,3 @@ class Node:
         if self._wake is not None:
             self._wake.cancel()
         self.engine.timers.on_earlier = None
-
-
-def _host(endpoint: Endpoint) -> str:
-    """No address in the configuration means all of them, as in RabbitMQ."""
-    return endpoint.host if endpoint.host is not None else "::"

@@ -1,10 +1,11 @@
-"""From the configuration to what the engine needs to be told."""
+"""From the configuration to what the engine and the directory need to be told."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from warren.config.settings import Settings
+from warren.config.settings import AuthSettings, Settings
 from warren.engine.settings import EngineSettings
 
 
@@ -30,13 +31,22 @@ def engine_settings(settings: Settings, node_name: str) -> EngineSettings:
     )
 
 
-def vhost_limits(settings: Settings, vhost: str) -> dict[str, int]:
-    """The first group of `default_limits.vhosts` whose pattern fits a new virtual host's name."""
-    for group in settings.limits.default_vhost_limits.values():
-        if re.search(group.get("pattern", ".*"), vhost):
-            return {
-                key.replace("_", "-"): int(value)
-                for key, value in group.items()
-                if key in {"max_connections", "max_queues"}
-            }
-    return {}
+def credential_validator(auth: AuthSettings) -> Callable[[str, str], None] | None:
+    """What refuses weak passwords, as `credential_validator.*` asks; None when nothing does."""
+    kind = auth.credential_validator.removeprefix("rabbit_credential_validator_")
+    if kind == "min_password_length":
+        return lambda _user, password: _check_length(password, auth.credential_min_length)
+    if kind == "password_regexp" and auth.credential_pattern is not None:
+        pattern = re.compile(auth.credential_pattern)
+        return lambda _user, password: _check_pattern(password, pattern)
+    return None
+
+
+def _check_length(password: str, length_min: int) -> None:
+    if len(password) < length_min:
+        raise ValueError(f"minimum required password length: {length_min}")
+
+
+def _check_pattern(password: str, pattern: re.Pattern[str]) -> None:
+    if pattern.search(password) is None:
+        raise ValueError("provided password does not match the validation regular expression")

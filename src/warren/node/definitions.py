@@ -1,0 +1,232 @@
+"""Imports definitions: users, virtual hosts, permissions, policies, queues, exchanges, bindings.
+
+The file is the JSON that RabbitMQ exports. An import merges: nothing is ever deleted; what cannot
+change once it is declared (queues, exchanges, bindings) stays as it is, everything else is
+overwritten. Rows that cannot be used are reported together, after all others have been applied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from warren.auth.directory import DirectoryError
+from warren.engine.engine import Engine
+from warren.model.errors import AmqpError, NotFound
+from warren.model.policy import Policy, PolicyError
+from warren.model.queue_arguments import QueueDeclaration, check_queue_arguments
+from warren.node import definition_format as rows
+from warren.routing.binding import Binding, DestinationKind
+from warren.routing.exchange import make_exchange
+
+#: Far above any real export; anything larger is the wrong file.
+FILE_BYTES_MAX = 256 * 1024 * 1024
+
+
+class DefinitionsError(ValueError):
+    """Definitions that cannot be imported, wholly or in part; one line for each problem."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def load_definitions(engine: Engine, path: Path | str) -> dict[str, int]:
+    """Import a file, or all `*.json` files of a directory by name; how many rows of each kind."""
+    named = Path(path)
+    files = sorted(named.glob("*.json")) if named.is_dir() else [named]
+    done: Counter[str] = Counter()
+    problems: list[str] = []
+    for file in files:
+        try:
+            done.update(import_definitions(engine, _read(file)))
+        except DefinitionsError as error:
+            problems += [f"{file}: {problem}" for problem in error.problems]
+    if problems:
+        raise DefinitionsError(problems)
+    return dict(done)
+
+
+def import_definitions(
+    engine: Engine, document: bytes | str | Mapping[str, object], vhost: str | None = None
+) -> dict[str, int]:
+    """Import one document; `vhost` is for rows that name none. Raises DefinitionsError."""
+    try:
+        if isinstance(document, bytes | str):
+            definitions = msgspec.json.decode(document, type=rows.Definitions)
+        else:
+            definitions = msgspec.convert(document, type=rows.Definitions)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DefinitionsError([f"not a definitions file: {error}"]) from error
+    return _Import(engine, vhost).run(definitions)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        if file.stat().st_size > FILE_BYTES_MAX:
+            raise DefinitionsError([f"larger than {FILE_BYTES_MAX} bytes"])
+        return file.read_bytes()
+    except OSError as error:
+        raise DefinitionsError([f"cannot be read: {error.strerror}"]) from error
+
+
+class _Import:
+    """One run through a document."""
+
+    def __init__(self, engine: Engine, vhost: str | None) -> None:
+        self._engine = engine
+        self._vhost = vhost
+        self._problems: list[str] = []
+        self._done: Counter[str] = Counter()
+
+    def run(self, definitions: rows.Definitions) -> dict[str, int]:
+        """In the order of what depends on what."""
+        self._each("users", definitions.users, self._user)
+        self._each("vhosts", definitions.vhosts, self._add_vhost)
+        self._each("permissions", definitions.permissions, self._permission)
+        self._each("topic_permissions", definitions.topic_permissions, self._topic_permission)
+        self._each("parameters", definitions.parameters, self._parameter)
+        self._each("global_parameters", definitions.global_parameters, self._global_parameter)
+        self._each("policies", definitions.policies, self._policy)
+        self._each("queues", definitions.queues, self._queue)
+        self._each("exchanges", definitions.exchanges, self._exchange)
+        self._each("bindings", definitions.bindings, self._binding)
+        self._engine.permissions_changed()
+        self._engine.run_effects()
+        if self._problems:
+            raise DefinitionsError(self._problems)
+        return dict(self._done)
+
+    def _each(self, kind: str, given: Iterable[Any], apply: Callable[[Any], None]) -> None:
+        for number, row in enumerate(given):
+            try:
+                apply(row)
+            except (AmqpError, DirectoryError, PolicyError, msgspec.ValidationError) as error:
+                detail = getattr(error, "detail", None) or str(error)
+                name = getattr(row, "name", None)
+                shown = f" ('{name}')" if name is not None else ""
+                self._problems.append(f"{kind}[{number}]{shown}: {detail}")
+            else:
+                self._done[kind] += 1
+
+    def _vhost_of(self, row: Any) -> str:
+        """A row of a single virtual host's export does not repeat its name."""
+        vhost: str | None = row.vhost if row.vhost is not None else self._vhost
+        if vhost is None:
+            raise DirectoryError("'vhost' is missing")
+        return vhost
+
+    def _user(self, row: rows.UserRow) -> None:
+        directory = self._engine.directory
+        limits = row.limits if isinstance(row.limits, dict) else {}
+        tags = _words(row.tags)
+        if row.password_hash is None and row.password:
+            if not directory.has_user(row.name):
+                directory.add_user(row.name, row.password, tags)
+            directory.change_password(row.name, row.password)
+            directory.set_user_tags(row.name, tags)
+            directory.set_user_limits(row.name, limits)
+            return
+        hashed = row.password_hash or ""
+        directory.put_user(row.name, hashed, row.hashing_algorithm, tags, limits)
+
+    def _add_vhost(self, row: rows.VHostRow) -> None:
+        vhost = self._engine.add_vhost(row.name)
+        description = row.description or row.metadata.get("description")
+        tags = row.tags if row.tags is not None else row.metadata.get("tags")
+        if isinstance(description, str):
+            vhost.description = description
+        if isinstance(tags, str | list):
+            vhost.tags = _words(tags)
+        if isinstance(row.limits, dict) and row.limits:
+            self._engine.directory.set_vhost_limits(row.name, row.limits)
+
+    def _permission(self, row: rows.PermissionRow) -> None:
+        self._engine.directory.set_permissions(
+            row.user, self._vhost_of(row), row.configure, row.write, row.read
+        )
+
+    def _topic_permission(self, row: rows.TopicPermissionRow) -> None:
+        self._engine.directory.set_topic_permissions(
+            row.user, self._vhost_of(row), row.exchange, row.write, row.read
+        )
+
+    def _parameter(self, row: rows.ParameterRow) -> None:
+        """Parameters of plugins (shovels, federation) mean nothing here and are left aside."""
+        vhost = self._vhost_of(row)
+        if row.component == "vhost-limits":
+            limits = msgspec.convert(row.value, type=dict[str, int])
+            self._engine.directory.set_vhost_limits(vhost, limits)
+        elif row.component == "operator_policy":
+            value = msgspec.convert(row.value, type=rows.OperatorPolicyValue)
+            policy = Policy(
+                vhost, row.name, value.pattern, value.definition, value.priority, value.apply_to
+            )
+            self._engine.set_policy(policy, operator=True)
+
+    def _global_parameter(self, row: rows.GlobalParameterRow) -> None:
+        settings = self._engine.settings
+        unnamed = settings.cluster_name == settings.node_name
+        if row.name == "cluster_name" and isinstance(row.value, str) and unnamed:
+            self._engine.settings = dataclasses.replace(settings, cluster_name=row.value)
+
+    def _policy(self, row: rows.PolicyRow) -> None:
+        policy = Policy(
+            self._vhost_of(row), row.name, row.pattern, row.definition, row.priority, row.apply_to
+        )
+        self._engine.set_policy(policy)
+
+    def _queue(self, row: rows.QueueRow) -> None:
+        vhost = self._engine.vhost(self._vhost_of(row))
+        if row.name in vhost.queues:
+            return
+        arguments = dict(row.arguments)
+        if row.type not in {None, "classic"}:
+            arguments.setdefault("x-queue-type", row.type)
+        check_queue_arguments(arguments, row.name, vhost.name)
+        declaration = QueueDeclaration(row.durable, row.auto_delete, False, arguments)
+        self._engine.add_queue(vhost, row.name, declaration, None)
+
+    def _exchange(self, row: rows.ExchangeRow) -> None:
+        vhost = self._engine.vhost(self._vhost_of(row))
+        if row.name in vhost.exchanges:
+            return
+        exchange = make_exchange(
+            row.name,
+            row.type,
+            durable=row.durable,
+            auto_delete=row.auto_delete,
+            internal=row.internal,
+            arguments=row.arguments,
+        )
+        self._engine.add_exchange(vhost, exchange)
+
+    def _binding(self, row: rows.BindingRow) -> None:
+        # Every queue is bound to the default exchange by itself.
+        if not row.source:
+            return
+        vhost = self._engine.vhost(self._vhost_of(row))
+        source = vhost.exchange(row.source)
+        kind: DestinationKind
+        target: Any
+        if row.destination_type == "exchange":
+            kind, target = "exchange", vhost.exchange(row.destination)
+        elif row.destination_type == "queue":
+            kind, target = "queue", vhost.queue(row.destination)
+        else:
+            raise NotFound(
+                f"destination_type '{row.destination_type}' is neither queue nor exchange"
+            )
+        key = row.routing_key.encode("utf-8", "surrogateescape")
+        binding = Binding(row.source, kind, row.destination, key, row.arguments)
+        self._engine.add_binding(vhost, source, binding, target)
+
+
+def _words(given: list[str] | str) -> list[str]:
+    words = given.split(",") if isinstance(given, str) else given
+    return [word.strip() for word in words if word.strip()]

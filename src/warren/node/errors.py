@@ -1,0 +1,26 @@
+"""Why a node does not start, in words for the person who started it."""
+
+from __future__ import annotations
+
+import errno
+
+from warren.config.settings import Endpoint
+
+
+class StartError(Exception):
+    """The node cannot start; the text says why and what to do."""
+
+
+def listen_error(endpoint: Endpoint, error: OSError) -> StartError:
+    """The reason why an address cannot be listened on."""
+    where = f"port {endpoint.port}" + (f" on {endpoint.host}" if endpoint.host else "")
+    if error.errno == errno.EADDRINUSE:
+        return StartError(
+            f"{where} is taken by another program, perhaps another broker.\n"
+            f"Find it with: ss -ltnp 'sport = :{endpoint.port}'\n"
+            "Stop it, or choose another port: warren dev --port 0 takes a free one, "
+            "warren serve obeys listeners.tcp.default."
+        )
+    if error.errno == errno.EACCES:
+        return StartError(f"{where} needs rights this user does not have; take one above 1023.")
+    return StartError(f"cannot listen on {where}: {error.strerror or error}")

@@ -1,0 +1,161 @@
+"""`warren dev`: how soon it is ready, what it prints, that what it prints works, how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+import warren
+
+WARREN = [sys.executable, "-m", "warren"]
+#: Promised: a second from the start of the process. The best of several, on a busy machine.
+READY_S = 1.0
+WAIT_S = 30
+
+
+class Command:
+    """A running `warren` command."""
+
+    def __init__(self, *arguments: str, ready_fd: bool = True, **env: str) -> None:
+        self.begun = time.perf_counter()
+        reading, writing = os.pipe()
+        more = ["--ready-fd", str(writing)] if ready_fd else []
+        self.process = subprocess.Popen(
+            [*WARREN, *arguments, *more],
+            pass_fds=[writing],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **env},
+        )
+        os.close(writing)
+        with os.fdopen(reading) as ready:
+            self.url = ready.readline().strip()
+        self.ready_s = time.perf_counter() - self.begun
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, out, err
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=WAIT_S)
+
+
+@pytest.fixture
+def dev() -> Iterator[Command]:
+    command = Command("dev", "--port", "0")
+    yield command
+    command.kill()
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command that is expected to end by itself."""
+    return subprocess.run(
+        [*WARREN, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+        env={**os.environ, **env},
+    )
+
+
+def test_ready_within_a_second() -> None:
+    times = []
+    for _ in range(3):
+        command = Command("dev", "--port", "0")
+        times.append(command.ready_s)
+        command.kill()
+    assert min(times) < READY_S
+
+
+def test_what_it_prints(dev: Command) -> None:
+    code, out, err = dev.stop()
+    assert (code, err) == (0, "")
+    first, amqp, attempt, stop = out.splitlines()
+    assert re.fullmatch(rf"warren {re.escape(warren.__version__)}  ready in \d+\.\d\d s", first)
+    assert re.fullmatch(r"  AMQP   amqp://guest:guest@127\.0\.0\.1:\d+/", amqp)
+    assert amqp.split()[1] == dev.url
+    assert attempt.startswith("  Try    ")
+    assert "Ctrl-C" in stop
+
+
+def test_the_command_to_try_works(dev: Command) -> None:
+    assert dev.process.stdout is not None
+    lines = [dev.process.stdout.readline() for _ in range(3)]
+    attempt = lines[2].strip().removeprefix("Try").strip()
+    done = subprocess.run(
+        ["bash", "-c", attempt], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Hello, Warren" in done.stdout
+
+
+def test_loopback_only(dev: Command) -> None:
+    port = int(dev.url.rpartition(":")[2].strip("/"))
+    listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    state = re.findall(rf"(\w+):{port:04X} \w+:0000 0A", listening)
+    assert state == ["0100007F"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stops_cleanly_with_clients_connected(dev: Command, number: int) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(dev.url))
+    code, _, err = dev.stop(number)
+    assert code == 0
+    assert "Traceback" not in err
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="CONNECTION_FORCED"):
+        connection.process_data_events(5)
+
+
+def test_a_taken_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run("dev", "--port", port)
+    assert done.returncode == 1
+    assert f"port {port} on 127.0.0.1 is taken by another program" in done.stderr
+    assert "--port 0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_flags() -> None:
+    assert run("dev", "--port", "70000").returncode == 2
+    assert run("dev", "--log-level", "loud").returncode == 2
+    done = run("dev", "--host", "no.such.host.invalid", "--port", "0")
+    assert done.returncode == 1
+    assert "cannot listen on port 0 on no.such.host.invalid" in done.stderr
+
+
+def test_pid_file(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "warren.pid"
+    command = Command("dev", "--port", "0", WARREN_PID_FILE=str(path))
+    assert int(path.read_text()) == command.process.pid
+    assert command.stop()[0] == 0
+    assert not path.exists()
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout == f"warren, version {warren.__version__}\n"
+    shown = run("--help").stdout
+    assert "dev" in shown
+    assert "serve" in shown
+
+
+def test_the_command_is_installed() -> None:
+    program = Path(sys.executable).parent / "warren"
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert warren.__version__ in done.stdout
