@@ -235,10 +235,13 @@ def _delay_ms(message: Message) -> int:
 
 
 def _reply(engine: Engine, channel: Channel, message: Message, mandatory: bool) -> int:
-    """A reply goes straight to the consumer that waits for it."""
+    """A reply goes straight to the consumer that waits for it.
+
+    Its address is no queue: to `mandatory` the message is unrouted even so.
+    """
     consumer = engine.reply_consumers.get(text(message.routing_key))
     if consumer is not None:
         consumer.push(message)
-    elif mandatory:
+    if mandatory:
         return_message(channel, message)
     return 0

@@ -143,7 +143,7 @@ def delete_queue(
     if if_unused and queue.consumers:
         raise PreconditionFailed(f"{queue_text(name, vhost.name)} in use")
     if if_empty and queue.ready:
-        raise PreconditionFailed(f"{queue_text(name, vhost.name)} is not empty")
+        raise PreconditionFailed(f"{queue_text(name, vhost.name)} not empty")
     count = queue.ready
     remove_queue(engine, queue)
     return count

@@ -90,9 +90,16 @@ def _settle(channel: Channel, tag: int, multiple: bool, how: str) -> Reply:
     if channel.transaction is None:
         channel.settle_tag(tag, multiple, how)
         return None
-    if not (tag == 0 and multiple) and not channel.is_outstanding(tag):
+    # What a settlement covers is fixed now: deliveries made before the commit are no part of it.
+    settled: set[int] = channel.transaction[0]
+    if not (tag == 0 and multiple) and (tag in settled or not channel.is_outstanding(tag)):
         raise PreconditionFailed(f"unknown delivery tag {tag}")
-    channel.transaction.append((tag, multiple, how))
+    tags = [tag]
+    if multiple:
+        out = (entry[0] for entry in channel.deliveries.outstanding())
+        tags = [held for held in out if held not in settled and (tag == 0 or held <= tag)]
+    settled.update(tags)
+    channel.transaction.extend((held, False, how) for held in tags)
     return None
 
 

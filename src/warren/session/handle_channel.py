@@ -42,15 +42,20 @@ def tx_select(channel: Channel) -> Reply:
     if channel.confirms is not None:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
-        channel.transaction = []
+        channel.transaction = new_transaction()
     return ("tx.select-ok",)
+
+
+def new_transaction() -> list[Any]:
+    """The tags it settles, then its steps: publishes and settlements in the order they came."""
+    return [set()]
 
 
 def tx_commit(channel: Channel) -> Reply:
     """Publishes and settlements happen now, in the order they were asked for."""
     if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
-    steps, channel.transaction = channel.transaction, None
+    (_, *steps), channel.transaction = channel.transaction, None
     refused = 0
     try:
         for step in steps:
@@ -59,7 +64,7 @@ def tx_commit(channel: Channel) -> Reply:
             else:
                 refused |= channel.engine.publish(channel, *step)
     finally:
-        channel.transaction = []
+        channel.transaction = new_transaction()
     if refused:
         raise PreconditionFailed("partial tx completion")
     return ("tx.commit-ok",)
@@ -69,5 +74,5 @@ def tx_rollback(channel: Channel) -> Reply:
     """Publishes are dropped; what was acknowledged is outstanding as before."""
     if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
-    channel.transaction = []
+    channel.transaction = new_transaction()
     return ("tx.rollback-ok",)
