@@ -135,3 +135,11 @@ def test_definitions_at_start(tmp_path: Path, key: str) -> None:
 def test_bad_definitions_at_start(tmp_path: Path) -> None:
     with pytest.raises(StartError, match=r"nowhere\.json: cannot be read"):
         make(tmp_path, f"load_definitions = {tmp_path}/nowhere.json\n")
+
+
+def test_vhost_max(tmp_path: Path) -> None:
+    node = make(tmp_path, "vhost_max = 2\n")
+    node.engine.add_vhost("a")
+    node.engine.add_vhost("a")
+    with pytest.raises(DirectoryError, match="cannot create vhost 'b': vhost limit of 2"):
+        node.engine.add_vhost("b")

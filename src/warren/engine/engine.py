@@ -12,7 +12,7 @@ from collections.abc import Callable
 from logging import Logger
 from typing import TYPE_CHECKING, Any, Protocol
 
-from warren.auth.directory import Directory
+from warren.auth.directory import Directory, DirectoryError
 from warren.base.timers import Timers
 from warren.engine import (
     alarms,
@@ -150,8 +150,16 @@ class Engine:
         return self.vhosts[name]
 
     def add_vhost(self, name: str) -> VHost:
-        """A new virtual host with its default exchanges; the existing one if there is one."""
+        """A new virtual host with its default exchanges; the existing one if there is one.
+
+        Raises DirectoryError when the node has as many as it may have.
+        """
         if name not in self.vhosts:
+            limit = self.settings.vhost_max
+            if limit is not None and len(self.vhosts) >= limit:
+                raise DirectoryError(
+                    f"cannot create vhost '{name}': vhost limit of {limit} is reached"
+                )
             self.directory.add_vhost(name)
             if self.settings.default_vhost_limits:
                 self.directory.set_vhost_limits(name, self.settings.default_vhost_limits)
