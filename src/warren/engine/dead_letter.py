@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from warren.engine.engine import Engine
 
 Death = dict[str, Any]
+#: Counts from here on are not believed: one more would not fit their field.
+COUNT_MAX = 2**62
 
 
 def dead_letter(engine: Engine, queue: AmqpQueue, message: Message, reason: str) -> None:
@@ -130,10 +132,15 @@ def add_death(deaths: list[Death], death: Death) -> list[Death]:
     """The same queue and reason again: its entry counts one more and moves to the front."""
     for i, known in enumerate(deaths):
         if known.get("queue") == death["queue"] and known.get("reason") == death["reason"]:
-            count = known.get("count")
-            known["count"] = count + 1 if isinstance(count, int) else 1
+            known["count"] = _count(known) + 1
             return [known, *deaths[:i], *deaths[i + 1 :]]
     return [death, *deaths]
+
+
+def _count(death: Death) -> int:
+    """How often a message died this way; clients can write the header too, so it may be nonsense."""
+    count = death.get("count")
+    return count if isinstance(count, int) and 0 <= count < COUNT_MAX else 0
 
 
 def encode_deaths(deaths: list[Death]) -> bytes:
@@ -141,8 +148,7 @@ def encode_deaths(deaths: list[Death]) -> bytes:
     items = b""
     for death in deaths:
         parts = {key: encode_value(value) for key, value in death.items()}
-        count = death.get("count", 1)
-        parts["count"] = b"l" + int(count).to_bytes(8, "big", signed=True)
+        parts["count"] = b"l" + _count(death).to_bytes(8, "big")
         entries = join_entries(parts)
         items += b"F" + len(entries).to_bytes(4, "big") + entries
     return b"A" + len(items).to_bytes(4, "big") + items

@@ -215,7 +215,9 @@ def _with_carbon_copies(message: Message) -> tuple[Message, list[bytes]]:
             if not isinstance(value, str | bytes):
                 raise PreconditionFailed(f"{name} header has an entry that is no string")
             keys.append(
-                value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+                bytes(value)
+                if isinstance(value, bytes)
+                else value.encode("utf-8", "surrogateescape")
             )
     if "BCC" in table:
         entries = split_entries(message.headers_table)
@@ -225,11 +227,15 @@ def _with_carbon_copies(message: Message) -> tuple[Message, list[bytes]]:
     return message, list(dict.fromkeys(keys))
 
 
+#: A longer delay is no delay, as in RabbitMQ's own delayed exchange: 49 days, in milliseconds.
+DELAY_MS_MAX = 2**32 - 1
+
+
 def _delay_ms(message: Message) -> int:
     value = decode_table(message.headers_table).get("x-delay")
-    if isinstance(value, str) and value.lstrip("-").isdigit():
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not isinstance(value, int) or isinstance(value, bool) or value > DELAY_MS_MAX:
         return 0
     return value
 

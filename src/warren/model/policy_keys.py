@@ -61,7 +61,7 @@ def _integer_from(minimum: int, what: str) -> Validator:
 
 def _text(what: str) -> Validator:
     def check(_key: str, value: object) -> None:
-        if not isinstance(value, str):
+        if not isinstance(value, str) or len(value.encode("utf-8", "surrogateescape")) > 255:
             raise PolicyError(f"{erlang_term(value)} is not a valid {what}")
 
     return check

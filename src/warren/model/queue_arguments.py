@@ -25,6 +25,8 @@ Arguments = Mapping[str, object]
 #: Ten years: the longest time to live or expiry that is accepted.
 EXPIRY_MS_MAX = 10 * 365 * 24 * 60 * 60 * 1000
 PRIORITY_MAX = 255
+#: A routing key travels as a short string.
+ROUTING_KEY_BYTES_MAX = 255
 QUEUE_TYPES = ("classic", "quorum")
 #: Arguments that belong to other queue types and are refused on a classic queue.
 _NOT_CLASSIC = frozenset(
@@ -240,6 +242,8 @@ def _boolean(value: object, _arguments: Arguments) -> str | None:
 def _dead_letter_routing_key(value: object, arguments: Arguments) -> str | None:
     if not isinstance(value, str):
         return f"{{unacceptable_type,{amqp_type_name(value)}}}"
+    if len(value.encode("utf-8", "surrogateescape")) > ROUTING_KEY_BYTES_MAX:
+        return f"routing key is longer than {ROUTING_KEY_BYTES_MAX} bytes"
     return None if "x-dead-letter-exchange" in arguments else "routing_key_but_no_dlx_defined"
 
 
