@@ -112,6 +112,22 @@ def test_loopback_only(dev: Command) -> None:
     assert state == ["0100007F"]
 
 
+def test_a_servers_configuration_does_not_widen_it(tmp_path: Path) -> None:
+    path = tmp_path / "rabbitmq.conf"
+    path.write_text("listeners.tcp.1 = 0\nlisteners.ssl.1 = 0\n")
+    command = Command("dev", "--port", "0", RABBITMQ_CONFIG_FILE=str(path))
+    assert command.url.startswith("amqp://guest:guest@127.0.0.1:")
+    assert command.stop()[0] == 0
+
+
+def test_all_interfaces_when_asked() -> None:
+    command = Command("dev", "--port", "0", "--host", "0.0.0.0")
+    assert command.url.startswith("amqp://guest:guest@127.0.0.1:")
+    code, out, _ = command.stop()
+    assert code == 0
+    assert "'guest' can log in from this machine only" in out
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stops_cleanly_with_clients_connected(dev: Command, number: int) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(dev.url))

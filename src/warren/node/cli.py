@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -58,13 +58,18 @@ def dev(host: str, port: int, log_level: str, ready_fd: int | None, pid_file: Pa
     """Run a broker for development: in memory, guest/guest, this machine only."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     overrides = {"listeners.tcp.default": address, "log.console.level": log_level}
-    settings = _settings(None, overrides)
+    # A server's configuration file, named in the environment, may ask for wider listeners.
+    env = {name: os.environ[name] for name in os.environ if "_CONFIG_FILE" not in name}
+    settings = _settings(None, env, overrides)
 
     def greet(node: Node) -> str:
-        from warren.node.greeting import development_greeting, login_url
+        from warren.node.greeting import development_greeting, guest_hint, login_url
 
         url = login_url(settings, host, node.port)
         click.echo(development_greeting(url))
+        hint = guest_hint(node)
+        if hint is not None:
+            click.echo(f"  Note   {hint}")
         return url
 
     _run(settings, greet, ready_fd, pid_file)
@@ -80,7 +85,7 @@ def dev(host: str, port: int, log_level: str, ready_fd: int | None, pid_file: Pa
 @_pid_file
 def serve(config: Path | None, ready_fd: int | None, pid_file: Path | None) -> None:
     """Run a broker as configured; without a configuration, as RabbitMQ's defaults say."""
-    settings = _settings(config, {})
+    settings = _settings(config, os.environ, {})
 
     def report(node: Node) -> str:
         from warren.node.greeting import addresses, guest_hint, plain_url, process_age_s
@@ -97,12 +102,14 @@ def serve(config: Path | None, ready_fd: int | None, pid_file: Path | None) -> N
     _run(settings, report, ready_fd, pid_file)
 
 
-def _settings(config: Path | None, overrides: dict[str, str]) -> Settings:
+def _settings(
+    config: Path | None, env: Mapping[str, str], overrides: Mapping[str, str]
+) -> Settings:
     from warren.config.errors import ConfigError
     from warren.config.load import load_settings
 
     try:
-        return load_settings(config, os.environ, overrides)
+        return load_settings(config, env, overrides)
     except ConfigError as error:
         for problem in error.problems:
             click.echo(problem, err=True)

@@ -42,11 +42,14 @@ def plain_url(node: Node) -> str:
     if not node.listeners:
         return ""
     first = node.listeners[0]
-    host = "127.0.0.1" if first.host in {"::", "0.0.0.0"} else first.host
-    return f"{'amqps' if first.is_tls else 'amqp'}://{_in_url(host)}:{first.port}"
+    scheme = "amqps" if first.is_tls else "amqp"
+    return f"{scheme}://{_in_url(first.host)}:{first.port}"
 
 
 def _in_url(host: str) -> str:
+    """Every interface is none that a client could connect to."""
+    if host in {"::", "0.0.0.0"}:
+        return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
 
 
@@ -94,7 +97,8 @@ def addresses(node: Node) -> str:
     shown = []
     for listener in node.listeners:
         tls = " (TLS)" if listener.is_tls else ""
-        shown.append(f"{_in_url(listener.host)}:{listener.port}{tls}")
+        host = f"[{listener.host}]" if ":" in listener.host else listener.host
+        shown.append(f"{host}:{listener.port}{tls}")
     return ", ".join(shown) or "no address (listeners.tcp = none)"
 
 
