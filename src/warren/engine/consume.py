@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.queues import remove_queue, touch
@@ -143,16 +144,23 @@ def delete_if_unused(engine: Engine, queue: AmqpQueue) -> None:
         remove_queue(engine, queue)
 
 
-def cancel_consumers(_engine: Engine, queue: AmqpQueue) -> None:
-    """The queue goes away: its consumers are told, if they understand it."""
+def cancel_consumers(engine: Engine, queue: AmqpQueue) -> None:
+    """The queue goes away: its consumers are told, if they understand it.
+
+    They are told when the turn ends: whoever deleted the queue gets the answer to that first.
+    """
     for consumer in list(queue.consumers):
         assert isinstance(consumer, Consumer)
         consumer.cancel()
         queue.remove_consumer(consumer)
-        channel = consumer.channel
-        channel.consumers.pop(consumer.tag, None)
-        if channel.connection.capabilities.get("consumer_cancel_notify") and not channel.closing:
-            channel.connection.send(channel.number, "basic.cancel", consumer.tag, True)
+        consumer.channel.consumers.pop(consumer.tag, None)
+        engine.later(partial(_tell_cancelled, consumer))
+
+
+def _tell_cancelled(consumer: Consumer, _now_ms: int) -> None:
+    channel = consumer.channel
+    if channel.connection.capabilities.get("consumer_cancel_notify") and not channel.closing:
+        channel.connection.send(channel.number, "basic.cancel", consumer.tag, True)
 
 
 def get(

@@ -21,6 +21,7 @@ def flow(_channel: Channel, active: bool) -> Reply:
 def close(channel: Channel, _code: int, _text: str, _class_id: int, _method_id: int) -> Reply:
     channel.tell_confirms()
     channel.engine.end_channel(channel)
+    channel.closing = True
     channel.connection.send(channel.number, "channel.close-ok")
     channel.connection.drop_channel(channel.number)
     return None
