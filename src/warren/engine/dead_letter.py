@@ -55,6 +55,7 @@ def _keys(message: Message, table: dict[str, Any], configured: str | None) -> li
     copies = table.get("CC")
     if isinstance(copies, list):
         keys += [c.encode("utf-8", "surrogateescape") for c in copies if isinstance(c, str)]
+    keys += message.address.hidden_keys
     return list(dict.fromkeys(keys))
 
 
@@ -116,7 +117,8 @@ def _with_death(
     )
     key = queue.effective.dead_letter_routing_key
     routing_key = message.routing_key if key is None else key.encode("utf-8", "surrogateescape")
-    address = Address(target.encode("utf-8", "surrogateescape"), routing_key)
+    hidden = message.address.hidden_keys if key is None else ()
+    address = Address(target.encode("utf-8", "surrogateescape"), routing_key, hidden)
     return make_message(address, header, message.body)
 
 

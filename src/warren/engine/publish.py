@@ -204,6 +204,7 @@ def _with_carbon_copies(message: Message) -> tuple[Message, list[bytes]]:
     table = decode_table(message.headers_table)
     keys = [message.routing_key]
     for name in ("CC", "BCC"):
+        shown = len(keys)
         if name not in table:
             continue
         values = table[name]
@@ -223,7 +224,8 @@ def _with_carbon_copies(message: Message) -> tuple[Message, list[bytes]]:
         entries = split_entries(message.headers_table)
         del entries["BCC"]
         header = replace_properties(message.header, {"headers": join_entries(entries)})
-        message = make_message(message.address, header, message.body)
+        address = Address(message.exchange, message.routing_key, tuple(keys[shown:]))
+        message = make_message(address, header, message.body)
     return message, list(dict.fromkeys(keys))
 
 

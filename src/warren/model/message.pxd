@@ -14,6 +14,7 @@ cdef class Address:
     cdef readonly bytes exchange
     cdef readonly bytes routing_key
     cdef readonly bytes wire
+    cdef readonly tuple hidden_keys    # the routing keys of BCC, which no consumer is shown
 
 
 cdef class Message:

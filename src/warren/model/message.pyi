@@ -2,7 +2,10 @@ class Address:
     exchange: bytes
     routing_key: bytes
     wire: bytes
-    def __init__(self, exchange: bytes, routing_key: bytes) -> None: ...
+    hidden_keys: tuple[bytes, ...]
+    def __init__(
+        self, exchange: bytes, routing_key: bytes, hidden_keys: tuple[bytes, ...] = ()
+    ) -> None: ...
 
 class Message:
     address: Address

@@ -16,7 +16,9 @@ from cpython.mem cimport PyMem_Malloc, PyMem_Free
 cdef class Address:
     """Where a message was published to; shared by all messages published the same way."""
 
-    def __init__(self, bytes exchange not None, bytes routing_key not None):
+    def __init__(self, bytes exchange not None, bytes routing_key not None,
+                 tuple hidden_keys not None=()):
+        self.hidden_keys = hidden_keys
         self.exchange = exchange
         self.routing_key = routing_key
         # The two short strings of basic.deliver, encoded once.

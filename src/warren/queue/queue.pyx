@@ -354,7 +354,7 @@ cdef class Queue(QueuePort):
         self.ready += 1
         if entry.expires_ms:
             self.arm(entry.expires_ms)
-        return 0
+        return self.enforce_limits()
 
     def settle(self, str how not None, uint64_t slot):
         """Settle one delivery from Python: "ack", "reject" or "requeue"."""
@@ -416,7 +416,9 @@ cdef class Queue(QueuePort):
     cdef int consumer_ready(self, ConsumerPort consumer) except -1:
         if self.single_active and self.active is not consumer:
             return 0
-        if not consumer.available and consumer.can_take():
+        if not consumer.can_take():
+            self.ring.discard(consumer)
+        elif not consumer.available:
             self.ring.add(consumer)
         return 0
 

@@ -71,6 +71,8 @@ cdef class Consumer(ConsumerPort):
             channel.deliveries.push(slot, queue, self, channel.outlet.now_ms)
             self.inflight += 1
             channel.inflight += 1
+            if channel.global_prefetch and channel.inflight >= channel.global_prefetch:
+                channel.stand_aside()
         return self.encode(message, redelivered)
 
     cdef int encode(self, Message message, bint redelivered) except -1:
@@ -361,7 +363,15 @@ cdef class Channel:
 
     def set_global_prefetch(self, uint32_t limit):
         self.global_prefetch = limit
+        self.stand_aside()
         self.wake_all()
+
+    def stand_aside(self):
+        """The shared limit is used up: no consumer of the channel waits in line any longer."""
+        cdef Consumer consumer
+        for consumer in self.consumers.values():
+            if consumer.available and consumer.queue is not None:
+                consumer.queue.consumer_ready(consumer)
 
     def wake_all(self):
         """The peer reads again, or a limit was raised: all consumers may have room."""

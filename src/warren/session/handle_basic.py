@@ -20,11 +20,13 @@ GET_OK = BY_NAME["basic.get-ok"]
 def qos(channel: Channel, prefetch_size: int, prefetch_count: int, global_: bool) -> Reply:
     if prefetch_size:
         raise NotImplemented_(f"prefetch_size!=0 ({prefetch_size})")
+    # The answer goes out before the deliveries that a higher limit lets go.
+    channel.connection.send(channel.number, "basic.qos-ok")
     if global_:
         channel.set_global_prefetch(prefetch_count)
     else:
         channel.prefetch = prefetch_count
-    return ("basic.qos-ok",)
+    return None
 
 
 def consume(
