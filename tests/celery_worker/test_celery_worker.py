@@ -34,12 +34,10 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
         os.environ["WARREN_TEST_BACKEND"] = f"file://{results}"
         module = importlib.import_module("celery_tasks")
         with log.open("w") as output:
+            command = [sys.executable, "-m", "celery", "-A", "celery_tasks", "worker"]
+            command += ["--pool", "prefork", "--concurrency", str(CONCURRENCY), "-l", "info"]
             worker = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "celery_tasks", "worker"]
-                + ["--pool", "prefork", "--concurrency", str(CONCURRENCY), "-l", "info"],
-                cwd=Path(__file__).parent,
-                stdout=output,
-                stderr=output,
+                command, cwd=Path(__file__).parent, stdout=output, stderr=output
             )
         try:
             _wait_until_ready(worker, log)
