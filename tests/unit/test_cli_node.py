@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from warren.auth.directory import DirectoryError
-from warren.config import load_settings
+from warren.config import ConfigError, load_settings
 from warren.node.errors import StartError
 from warren.node.node import Node
 
@@ -143,3 +143,16 @@ def test_vhost_max(tmp_path: Path) -> None:
     node.engine.add_vhost("a")
     with pytest.raises(DirectoryError, match="cannot create vhost 'b': vhost limit of 2"):
         node.engine.add_vhost("b")
+
+
+@pytest.mark.parametrize("value", ["", "1x", "h", "1h 5m", "-1"])
+def test_durations_that_are_none(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match="expected a duration such as 90s"):
+        make(tmp_path, f"default_policies.operator.p.expires = {value}\n")
+
+
+def test_patterns_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"conf:1: default_permissions\.read = '\(': expected a reg"
+    ):
+        make(tmp_path, "default_permissions.read = (\n")
