@@ -40,3 +40,5 @@ cdef class StreamLink(Link):
     cdef object transport
     cdef bint paused
     cdef bytearray incoming
+
+    cdef int take_in(self, const uint8_t* data, size_t n) except -1

@@ -8,6 +8,7 @@ read what it is sent; that is all the back-pressure there is.
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
@@ -300,18 +301,26 @@ cdef class StreamLink(Link):
         return self.incoming
 
     def buffer_updated(self, Py_ssize_t n):
+        self.take_in(<const uint8_t*>PyByteArray_AS_STRING(self.incoming), n)
+
+    def data_received(self, bytes data not None):
+        """For loops that take no protocol but their own class for a buffered one."""
+        self.take_in(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef int take_in(self, const uint8_t* data, size_t n) except -1:
         cdef uint8_t* buffer
         if self.closed:
-            return
+            return 0
         buffer = self.hub.room(self.rest_len + n)
         if self.rest_len:
             memcpy(buffer, self.rest, self.rest_len)
-        memcpy(buffer + self.rest_len, PyByteArray_AS_STRING(self.incoming), n)
+        memcpy(buffer + self.rest_len, data, n)
         self.hub.begin_turn()
         try:
             self.consume_bytes(buffer, self.rest_len + n)
         finally:
             self.hub.end_turn()
+        return 0
 
     cdef int set_reading(self, bint reading) except -1:
         if self.transport is not None and not self.transport.is_closing():
