@@ -6,23 +6,18 @@ point the same tests at a broker that runs already, which is how Warren is compa
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-import uvloop
-
-from warren.config.load import load_settings
 from warren.model.policy import Policy
 from warren.node.node import Node
+from warren.testing.broker import Broker
 
 T = TypeVar("T")
-START_TIMEOUT_S = 5.0
 
 
 class Operator(Protocol):
@@ -53,20 +48,16 @@ class Operator(Protocol):
 class LiveNode:
     """A Warren node in a thread with a loop of its own."""
 
-    host = "127.0.0.1"
+    host = Broker.host
 
-    def __init__(self, overrides: dict[str, str]) -> None:
-        settings = load_settings(None, {}, {"listeners.tcp.default": "127.0.0.1:0", **overrides})
-        self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="node", daemon=True)
-        self._thread.start()
-        self.node = self.call(lambda: Node(settings, "warren@test"))
-        self.call(self.node.start)
+    def __init__(self, config: Mapping[str, object]) -> None:
+        self.broker = Broker(config=config).start()
+        self.node: Node = self.broker.call(lambda node: node)
         self.operator: Operator = NodeOperator(self)
 
     @property
     def port(self) -> int:
-        return self.node.port
+        return self.broker.port
 
     @property
     def tls_port(self) -> int:
@@ -75,17 +66,10 @@ class LiveNode:
 
     def call(self, action: Callable[[], T]) -> T:
         """Run something in the node's loop; its result."""
-
-        async def run() -> T:
-            return action()
-
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(START_TIMEOUT_S)
+        return self.broker.call(lambda _node: action())
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self.node.stop(), self._loop).result(START_TIMEOUT_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(START_TIMEOUT_S)
-        self._loop.close()
+        self.broker.stop()
 
 
 class NodeOperator:

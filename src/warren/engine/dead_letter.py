@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warren.engine.publish import find_queues, text
+from warren.engine.publish import all_keys, find_queues, text
 from warren.model.message import MARK_HEADERS, Address, Message
 from warren.wire.content import make_message
 from warren.wire.properties import decode_properties, replace_properties
@@ -51,12 +51,7 @@ def dead_letter(engine: Engine, queue: AmqpQueue, message: Message, reason: str)
 def _keys(message: Message, table: dict[str, Any], configured: str | None) -> list[bytes]:
     if configured is not None:
         return [configured.encode("utf-8", "surrogateescape")]
-    keys = [message.routing_key]
-    copies = table.get("CC")
-    if isinstance(copies, list):
-        keys += [c.encode("utf-8", "surrogateescape") for c in copies if isinstance(c, str)]
-    keys += message.address.hidden_keys
-    return list(dict.fromkeys(keys))
+    return all_keys(message, table)
 
 
 def is_cycle(destination: str, reason: str, deaths: object, origin: str) -> bool:
@@ -140,7 +135,7 @@ def add_death(deaths: list[Death], death: Death) -> list[Death]:
 
 
 def _count(death: Death) -> int:
-    """How often a message died this way; clients can write the header too, so it may be nonsense."""
+    """How often a message died this way; the header is the clients' too, so it may be nonsense."""
     count = death.get("count")
     return count if isinstance(count, int) and 0 <= count < COUNT_MAX else 0
 

@@ -145,6 +145,15 @@ def publish(
     return offer(queues, message, channel.outlet.now_ms)
 
 
+def all_keys(message: Message, table: dict[str, Any]) -> list[bytes]:
+    """The routing keys of a published message: its own, those in CC, those that were in BCC."""
+    keys = [message.routing_key]
+    copies = table.get("CC")
+    if isinstance(copies, list):
+        keys += [c.encode("utf-8", "surrogateescape") for c in copies if isinstance(c, str)]
+    return list(dict.fromkeys([*keys, *message.address.hidden_keys]))
+
+
 def offer(queues: list[AmqpQueue], message: Message, now_ms: int) -> int:
     """Give a message to all its queues; 1 when one of them refused it."""
     refused = 0

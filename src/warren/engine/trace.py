@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warren.engine.publish import find_queues, offer, text
+from warren.engine.publish import all_keys, find_queues, offer, text
 from warren.engine.vhost import TRACE_EXCHANGE
 from warren.model.message import Address, Message
 from warren.wire.content import make_message
@@ -46,10 +46,11 @@ def _copy(
     engine: Engine, channel: Channel, message: Message, key: str, more: dict[str, Any]
 ) -> None:
     connection = channel.connection
+    properties = decode_properties(message.header)
     headers = {
         "exchange_name": text(message.exchange),
-        "routing_keys": [text(message.routing_key)],
-        "properties": decode_properties(message.header),
+        "routing_keys": [text(k) for k in all_keys(message, properties.get("headers", {}))],
+        "properties": properties,
         "node": engine.settings.node_name,
         "vhost": connection.vhost.name,
         "connection": connection.name,

@@ -1,0 +1,190 @@
+"""What the broker does on its own or for its operator: tracing, alarms, heartbeats."""
+
+from __future__ import annotations
+
+import time
+
+from conftest import Clients
+from live_broker import LiveNode, Operator
+from raw_client import Closed, RawChannel, SocketClosedError, frame
+
+# -- the firehose ----------------------------------------------------------------------------------
+
+
+def test_firehose(clients: Clients, vhost: str, operator: Operator) -> None:
+    watching = clients.channel()
+    watching.bind(watching.declare("seen"), "amq.rabbitmq.trace", "#")
+    operator.trace(vhost, True)
+    channel = clients.channel()
+    channel.bind(channel.declare("q"), "amq.direct", "k")
+    channel.publish("k", b"body", "amq.direct", message_id="7", headers={"CC": ["other"]})
+    channel.wait_get("q")
+    published, delivered = watching.wait_get("seen"), watching.wait_get("seen")
+    if published.routing_key.startswith("deliver"):
+        published, delivered = delivered, published
+    operator.trace(vhost, False)
+    assert published.exchange == "amq.rabbitmq.trace"
+    assert published.routing_key == "publish.amq.direct"
+    assert published.body == b"body"
+    headers = published.headers
+    assert headers["exchange_name"] == "amq.direct"
+    assert headers["routing_keys"] == ["k", "other"]
+    assert headers["properties"]["message_id"] == "7"
+    assert headers["vhost"] == vhost
+    assert headers["user"] == "guest"
+    assert headers["channel"] == 1
+    assert headers["routed_queues"] == ["q"]
+    assert "->" in headers["connection"]
+    assert "@" in headers["node"]
+    assert delivered.routing_key == "deliver.q"
+    assert delivered.headers["redelivered"] == 0
+    assert "routed_queues" not in delivered.headers
+    channel.publish("k", b"body", "amq.direct")
+    channel.wait_get("q")
+    assert watching.get("seen") is None
+
+
+def test_firehose_shows_consumers_and_redelivery(
+    clients: Clients, vhost: str, operator: Operator
+) -> None:
+    watching = clients.channel()
+    watching.bind(watching.declare("seen"), "amq.rabbitmq.trace", "deliver.#")
+    operator.trace(vhost, True)
+    channel = clients.channel()
+    channel.declare("q")
+    channel.consume("q")
+    channel.publish("q", b"m")
+    channel.nack(channel.delivery().delivery_tag)
+    channel.delivery()
+    found = [watching.wait_get("seen") for _ in range(2)]
+    operator.trace(vhost, False)
+    assert [f.headers["redelivered"] for f in found] == [0, 1]
+
+
+# -- alarms ----------------------------------------------------------------------------------------
+
+
+def test_blocked_and_unblocked(node: LiveNode, clients: Clients) -> None:
+    engine = node.node.engine
+    publisher, consumer = clients.channel(), clients.channel()
+    old = clients.channel(capabilities={})
+    consumer.declare("q")
+    consumer.consume("q", no_ack=True)
+    node.call(lambda: engine.set_alarm("disk", True))
+    try:
+        # A connection that has not published yet is told at its first try.
+        assert publisher.quiet(0.05)
+        publisher.publish("q", b"1")
+        blocked = publisher.expect("connection.blocked")
+        assert blocked.reason == "low on disk"
+        publisher.publish("q", b"2")
+        old.publish("q", b"3")
+        assert old.quiet(0.05)
+        node.call(lambda: engine.set_alarm("disk", True))
+        assert publisher.quiet(0.05)
+        # Consumers go on as ever.
+        consumer.declare("other")
+    finally:
+        node.call(lambda: engine.set_alarm("disk", False))
+    assert publisher.next().name == "connection.unblocked"
+    bodies = {consumer.delivery().body for _ in range(3)}
+    assert bodies == {b"1", b"2", b"3"}
+
+
+def test_unblocked_when_all_alarms_are_over(node: LiveNode, clients: Clients) -> None:
+    engine = node.node.engine
+    publisher = clients.channel()
+    publisher.publish("nowhere", b"1")
+    publisher.declare("q")
+    node.call(lambda: engine.set_alarm("disk", True))
+    assert publisher.expect("connection.blocked").reason == "low on disk"
+    # The node's own watch would clear a memory alarm at its next look.
+    node.call(lambda: engine.alarms.add("other"))
+    node.call(lambda: engine.set_alarm("disk", False))
+    assert publisher.quiet(0.05)
+    node.call(lambda: engine.alarms.discard("other"))
+    node.call(lambda: engine.set_alarm("disk", True))
+    node.call(lambda: engine.set_alarm("disk", False))
+    publisher.expect("connection.unblocked")
+
+
+# -- heartbeats ------------------------------------------------------------------------------------
+
+
+def test_heartbeats_both_ways(clients: Clients) -> None:
+    """Ours come; a client that sends none is cut off, one that does stays."""
+    silent, lively = clients.connect(heartbeat=1), clients.connect(heartbeat=1)
+    started = time.monotonic()
+    while time.monotonic() < started + 10:
+        lively.socket.sendall(frame(8, 0, b""))
+        try:
+            silent.read(0.3)
+        except TimeoutError:
+            continue
+        except SocketClosedError:
+            break
+    assert 1.5 < time.monotonic() - started < 6
+    assert silent.heartbeats >= 1
+    lively.channel().declare()
+    assert lively.heartbeats >= 1
+
+
+def test_heartbeat_frame_must_be_empty_and_on_channel_0(clients: Clients) -> None:
+    connection = clients.connect()
+    connection.socket.sendall(frame(8, 1, b""))
+    assert connection.closed()[:2] == ("connection", 505)
+
+
+# -- the broker ends connections -------------------------------------------------------------------
+
+
+def test_connection_closed_by_the_operator(node: LiveNode, clients: Clients) -> None:
+    from warren.model.errors import ConnectionForced
+
+    connection = clients.connect()
+    engine = node.node.engine
+    reason = "CONNECTION_FORCED - Closed via management plugin"
+    newest = node.call(lambda: list(engine.connections)[-1])
+    node.call(lambda: newest.close(ConnectionForced("Closed via management plugin")))
+    assert connection.closed() == Closed("connection", 320, reason)
+
+
+# -- slow clients ----------------------------------------------------------------------------------
+
+
+def test_consumer_that_does_not_read(clients: Clients, node: LiveNode) -> None:
+    """Its messages wait in the queue, not in a buffer, and others are served meanwhile."""
+    publisher, slow = clients.channel(), clients.channel()
+    publisher.declare("q")
+    slow.consume("q", no_ack=True)
+    body = b"x" * 100_000
+    count = 200
+    for _ in range(count):
+        publisher.publish("q", body)
+    publisher.call("queue.declare", queue="q", passive=True)
+    other = clients.channel()
+    assert other.depth("q") > 0
+    assert all(len(delivery.body) == len(body) for delivery in slow.deliveries(count))
+
+
+def test_order_is_kept_for_a_slow_consumer(clients: Clients) -> None:
+    publisher, slow = clients.channel(), clients.channel()
+    publisher.declare("q")
+    slow.qos(10)
+    slow.consume("q")
+    for number in range(300):
+        publisher.publish("q", b"%d" % number)
+    for number in range(300):
+        found = slow.delivery()
+        assert found.body == b"%d" % number
+        slow.ack(found.delivery_tag)
+
+
+def test_many_channels(channel: RawChannel) -> None:
+    channels = [channel.connection.channel(number) for number in range(2, 200)]
+    for other in channels:
+        other.declare(f"q{other.number}", exclusive=True)
+    for other in channels:
+        other.publish(f"q{other.number}", b"%d" % other.number)
+    for other in channels:
+        assert other.wait_get(f"q{other.number}").body == b"%d" % other.number
