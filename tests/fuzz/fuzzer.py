@@ -13,6 +13,7 @@ import time
 from collections import deque
 from pathlib import Path
 from random import Random
+from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "session"))
@@ -40,6 +41,15 @@ SECONDS_MAX = 5.0
 GROWTH_BYTES_MAX = 12 * 1024 * 1024
 #: A time that all timers worth waiting for are over in, in milliseconds.
 LONG_MS = 100 * 24 * 3600 * 1000
+#: Queues that are always there.
+FURNITURE: dict[str, dict[str, Any]] = {
+    "q0": {},
+    "q1": {"x-max-length": 3, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q2"},
+    "q2": {"x-message-ttl": 50, "x-dead-letter-exchange": "amq.fanout"},
+    "q3": {"x-max-priority": 5, "x-dead-letter-exchange": "amq.topic"},
+    "q4": {"x-single-active-consumer": True, "x-delivery-limit": 2},
+    "q5": {"x-max-length-bytes": 2000, "x-overflow": "reject-publish-dlx"},
+}
 TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
@@ -63,6 +73,8 @@ class Fuzzer:
         """Feed this many mutated inputs. Raises AssertionError with how to replay."""
         try:
             for self.count in range(1, inputs + 1):
+                if self.count % 10 == 0:
+                    self.furnish()
                 self.feed()
                 if self.count % EPOCH == 0:
                     self.clean()
@@ -72,6 +84,14 @@ class Fuzzer:
             fault.add_note(f"seed {self.seed}, input {self.count}: {self.input[:4000]!r}")
             fault.add_note(f"replay: python tests/fuzz/fuzzer.py {self.seed} {self.count}")
             raise
+
+    def furnish(self) -> None:
+        """Queues of every kind that inputs can meet, also after other inputs deleted them."""
+        for name, arguments in FURNITURE.items():
+            if name not in self.engine.vhosts["/"].queues:
+                self.neighbour.call(1, "queue.declare", 0, name, arguments=arguments)
+                for source in ("amq.topic", "amq.fanout", "amq.direct"):
+                    self.neighbour.call(1, "queue.bind", 0, name, source, "a")
 
     def conversation(self) -> list[bytes]:
         """Frames of a valid conversation, then spoilt; sometimes from the handshake on."""
@@ -166,6 +186,7 @@ class Fuzzer:
         return used_memory_bytes()
 
     def end(self) -> None:
+        self.clean()
         self.neighbour.hang_up()
         assert not self.engine.connections
         assert self.engine.channel_count == 0

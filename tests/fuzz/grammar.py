@@ -192,7 +192,41 @@ def mode_phrase(dice: Random, channel: int) -> Phrase:
     return [method(channel, dice.choice(names))]
 
 
-KINDS = [publish, publish, publish, queue_phrase, queue_phrase, exchange_phrase]
+def work(dice: Random, channel: int) -> Phrase:
+    """A little of what clients do all day: publish, take, settle."""
+    queue = dice.choice(QUEUES[:6])
+    deliver = dice.choice(
+        [
+            method(channel, "basic.get", 0, queue),
+            method(channel, "basic.consume", 0, queue, dice.choice(TAGS)),
+        ]
+    )
+    settle = dice.choice(
+        [
+            method(channel, "basic.ack", 0, True),
+            method(channel, "basic.nack", 0, True, dice.random() < 0.5),
+            method(channel, "basic.recover", True),
+            method(channel, "basic.cancel", "c0"),
+            method(channel, "queue.delete", 0, queue),
+        ]
+    )
+    start = method(channel, "basic.publish", 0, "", queue)
+    message = [start, header(channel, 3, **properties(dice)), frame(3, channel, b"abc")]
+    return [*message, *message[: dice.choice([0, 3])], deliver, settle]
+
+
+KINDS = [
+    work,
+    work,
+    work,
+    work,
+    publish,
+    publish,
+    publish,
+    queue_phrase,
+    queue_phrase,
+    exchange_phrase,
+]
 KINDS += [consume_phrase, consume_phrase, consume_phrase, mode_phrase]
 
 

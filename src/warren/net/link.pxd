@@ -25,6 +25,7 @@ cdef class Link(LinkPort):
 
     cdef int keep_rest(self, const uint8_t* data, size_t n) except -1
     cdef int update_reading(self) except -1
+    cdef int take_rest(self) except -1
     cdef int consume_bytes(self, const uint8_t* data, size_t n) except -1
     cdef int write_out(self) except -1
     cdef int set_reading(self, bint reading) except -1

@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 from warren.model.ports cimport LinkPort, QueuePort
 from warren.net.hub cimport Hub
 from warren.session.connection cimport CLOSED, Connection
-from warren.session.outlet cimport RESUME_BYTES
+from warren.session.outlet cimport RESUME_BYTES, UNREAD_BYTES_MAX
 from warren.wire.output cimport Output
 
 from warren.model.errors import InternalError
@@ -27,11 +27,10 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t c_send "send"(int fd, const void* buffer, size_t n, int flags)
     int MSG_DONTWAIT
     int MSG_NOSIGNAL
+    int MSG_PEEK
 
 cdef enum:
     READ_BYTES = 262144
-    # A client that leaves this much of our answers unread is not read any further.
-    UNREAD_BYTES_MAX = 1048576
 
 #: The longest a publisher is held back at a time, in seconds.
 HOLD_S = 0.01
@@ -91,6 +90,16 @@ cdef class Link(LinkPort):
             self.update_reading()
         return 0
 
+    cdef int take_rest(self) except -1:
+        """Whole frames may wait among the bytes that were kept while the peer did not read."""
+        cdef size_t n = self.rest_len
+        cdef uint8_t* buffer
+        if n == 0:
+            return 0
+        buffer = self.hub.room(n)
+        memcpy(buffer, self.rest, n)
+        return self.consume_bytes(buffer, n)
+
     cdef int want_flush(self) except -1:
         return self.hub.note_dirty(self)
 
@@ -124,6 +133,8 @@ cdef class Link(LinkPort):
             waiting = self.hub.held.get(queue)
             if waiting is not None and self in waiting:
                 waiting.remove(self)
+                if not waiting:
+                    del self.hub.held[queue]
             queue.pause_ended(self.held_deliveries, self.hub.now_ms())
         if not self.closed:
             self.update_reading()
@@ -153,7 +164,9 @@ cdef class Link(LinkPort):
         cdef size_t pending = self.connection.outlet.output.pending()
         if self.stalled and pending < RESUME_BYTES:
             self.stalled = False
+            self.take_rest()
             self.update_reading()
+            pending = self.connection.outlet.output.pending()
         if not self.connection.outlet.writable and pending < RESUME_BYTES:
             self.connection.outlet.now_ms = self.hub.now_ms()
             self.connection.became_writable()
@@ -167,6 +180,10 @@ cdef class Link(LinkPort):
     def is_paused(self):
         """Nothing is read from this client now, by our own choice."""
         return self.held or self.blocked or self.stalled
+
+    def is_dead(self):
+        """Whether the transport has failed and nobody was told."""
+        return False
 
     def lost(self):
         """The peer is gone, or must go: no goodbye."""
@@ -224,6 +241,19 @@ cdef class SocketLink(Link):
         finally:
             self.hub.depth -= 1
         self.hub.flush_all()
+
+    def is_dead(self):
+        """A reset that comes together with bytes is told once, for the bytes.
+
+        libuv stops watching a socket as soon as it reports an error, so after those bytes have been
+        read nothing would ever come again.
+        """
+        cdef uint8_t octet
+        cdef ssize_t n
+        if self.closed or not self.reading:
+            return False
+        n = c_recv(self.fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT)
+        return n < 0 and errno != EAGAIN and errno != EINTR
 
     cdef int write_out(self) except -1:
         cdef ssize_t n

@@ -44,7 +44,9 @@ class Warden:
 
     def _look_at(self, link: Link, now_ms: int) -> None:
         state = link.connection.state
-        if state < ConnectionState.RUNNING:
+        if link.is_dead():
+            link.lost()
+        elif state < ConnectionState.RUNNING:
             if now_ms - link.opened_ms > self._handshake_timeout_ms:
                 self._hub.engine.log.warning("%s: handshake timeout", link.connection.name)
                 link.lost()

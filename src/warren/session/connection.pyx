@@ -13,7 +13,7 @@ from libc.string cimport memcmp
 
 from warren.model.ports cimport LinkPort
 from warren.session.channel cimport SETTLE_ACK, Channel
-from warren.session.outlet cimport Outlet
+from warren.session.outlet cimport UNREAD_BYTES_MAX, Outlet
 from warren.wire.output cimport get16, get32, get64
 
 from warren.model.errors import (
@@ -57,7 +57,10 @@ cdef class Connection:
     # -- bytes in ----------------------------------------------------------------------------------
 
     cdef Py_ssize_t take(self, const uint8_t* data, Py_ssize_t n, int64_t now_ms) except -1:
-        """Consumes whole frames; how many bytes that were. The rest must come again, with more."""
+        """Consumes whole frames; how many bytes that were. The rest must come again, with more.
+
+        Whole frames are left over when the client does not read our answers.
+        """
         cdef Py_ssize_t at = 0
         self.outlet.now_ms = now_ms
         if self.state == AWAIT_GREETING:
@@ -86,6 +89,9 @@ cdef class Connection:
                     started = -1
                     if self.state == CLOSED:
                         return n
+                    # A short request can ask for a long answer: the rest waits until it is read.
+                    if self.outlet.output.pending() > UNREAD_BYTES_MAX:
+                        return at
                     number = get16(data + at + 1)
                     size = get32(data + at + 3)
                     # Some clients count the payload only: they are forgiven eight bytes.

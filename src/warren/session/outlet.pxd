@@ -11,6 +11,8 @@ cdef enum:
     STALL_BYTES = 262144
     # ... until it has read down to this.
     RESUME_BYTES = 65536
+    # A client that leaves this much of our answers unread gets no more of them.
+    UNREAD_BYTES_MAX = 1048576
 
 
 cdef class Outlet:
