@@ -201,10 +201,14 @@ def test_consumer_priority(channel: RawChannel) -> None:
 
 
 @pytest.mark.parametrize("value", ["high", 1.5, True])
-def test_consumer_priority_of_wrong_type(channel: RawChannel, value: object) -> None:
+def test_consumer_priority_of_wrong_type(channel: RawChannel, vhost: str, value: object) -> None:
     channel.declare("q")
-    refusal = channel.refused("basic.consume", queue="q", arguments={"x-priority": value})
-    assert refusal[:2] == ("channel", 406)
+    kind = {str: "longstr", float: "double", bool: "bool"}[type(value)]
+    assert channel.refused("basic.consume", queue="q", arguments={"x-priority": value}) == refused(
+        406,
+        f"PRECONDITION_FAILED - invalid arg 'x-priority' for queue 'q' in vhost '{vhost}': "
+        f'"expected integer, got {kind}"',
+    )
 
 
 def test_single_active_consumer(clients: Clients, vhost: str) -> None:

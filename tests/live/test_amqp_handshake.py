@@ -245,9 +245,20 @@ def test_frames_in_the_wrong_order(clients: Clients) -> None:
     channel = connection.channel()
     channel.send("basic.publish", exchange="", routing_key="q")
     channel.send("queue.declare", queue="q")
-    refusal = connection.closed(1)
-    assert refusal[:2] == ("connection", 505)
-    assert refusal.text.startswith("UNEXPECTED_FRAME - expected content header for class 60")
+    assert connection.closed(1) == Closed(
+        "connection",
+        505,
+        "UNEXPECTED_FRAME - expected content header for class 60, "
+        "got non content header frame instead",
+    )
+    connection = clients.connect()
+    connection.channel()
+    connection.socket.sendall(frame(3, 1, b"abc"))
+    assert connection.closed(1) == Closed(
+        "connection",
+        505,
+        "UNEXPECTED_FRAME - expected method frame, got non method frame instead",
+    )
 
 
 def test_frame_without_its_end(clients: Clients) -> None:

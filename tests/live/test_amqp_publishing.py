@@ -86,11 +86,26 @@ def test_user_id(clients: Clients, make_user: Callable[..., str]) -> None:
     channel.wait_depth("q", 2)
 
 
-@pytest.mark.parametrize("expiration", ["", "abc", "-1", "1.5", "10s"])
-def test_bad_expiration(channel: RawChannel, expiration: str) -> None:
-    refusal = channel.publish_refused("q", b"m", expiration=expiration)
-    assert refusal[:2] == ("channel", 406)
-    assert refusal.text.startswith("PRECONDITION_FAILED - invalid expiration '")
+@pytest.mark.parametrize(
+    ("expiration", "fault"),
+    [
+        ("", "no_integer"),
+        ("abc", "no_integer"),
+        ("-1", "{value_negative,-1}"),
+        ("1.5", '{leftover_string,".5"}'),
+        ("10s", '{leftover_string,"s"}'),
+        ("999999999999999", "{value_too_large,999999999999999}"),
+    ],
+)
+@pytest.mark.parametrize("transactional", [False, True])
+def test_bad_expiration(
+    channel: RawChannel, expiration: str, fault: str, transactional: bool
+) -> None:
+    if transactional:
+        channel.call("tx.select")
+    assert channel.publish_refused("q", b"m", expiration=expiration) == refused(
+        406, f"PRECONDITION_FAILED - invalid expiration '{expiration}': {fault}"
+    )
 
 
 def test_body_too_large(clients: Clients, node: LiveNode) -> None:
@@ -315,8 +330,16 @@ def test_carbon_copies(channel: RawChannel) -> None:
 
 @pytest.mark.parametrize("name", ["CC", "BCC"])
 def test_carbon_copies_of_wrong_type(channel: RawChannel, name: str) -> None:
-    refusal = channel.publish_refused("q", b"m", headers={name: "q"})
-    assert refusal[:2] == ("channel", 406)
+    assert channel.publish_refused("q", b"m", headers={name: "q"}) == refused(
+        406,
+        f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{name}",longstr}}',
+    )
+
+
+def test_carbon_copies_that_are_no_strings_do_not_count(channel: RawChannel) -> None:
+    channel.declare("q")
+    channel.publish("nowhere", b"m", headers={"CC": [1, None, "q"]})
+    assert channel.wait_get("q").headers == {"CC": [1, None, "q"]}
 
 
 def test_carbon_copies_route_by_topic(channel: RawChannel) -> None:

@@ -22,9 +22,10 @@ def test_server_named(channel: RawChannel) -> None:
     assert second.startswith("amq.gen-")
 
 
-def test_reserved_prefix(channel: RawChannel) -> None:
-    assert channel.refused("queue.declare", queue="amq.mine") == refused(
-        403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'"
+@pytest.mark.parametrize("name", ["amq.mine", "amq.gen-mine"])
+def test_reserved_prefix(channel: RawChannel, name: str) -> None:
+    assert channel.refused("queue.declare", queue=name) == refused(
+        403, f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
     )
 
 

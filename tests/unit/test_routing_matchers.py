@@ -102,7 +102,7 @@ def test_headers_same_arguments_under_two_keys_are_counted() -> None:
             "bogus",
             'Invalid x-match field value <<"bogus">>; expected all, any, all-with-x, or any-with-x',
         ),
-        (1, "Invalid x-match field type long (value 1); expected longstr"),
+        (1, "Invalid x-match field type signedint (value 1); expected longstr"),
     ],
 )
 def test_headers_refuses_unknown_x_match(value: object, explanation: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from warren.engine.queues import remove_queue, touch
 from warren.model.errors import AccessRefused, NotAllowed, PreconditionFailed
 from warren.model.message import Message
-from warren.model.queue_arguments import queue_text
+from warren.model.queue_arguments import amqp_type_name, queue_text
 from warren.session.channel import Channel, Consumer
 from warren.session.names import DIRECT_REPLY_TO
 
@@ -66,7 +66,7 @@ def _priority(queue: AmqpQueue, arguments: dict[str, Any]) -> int:
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise PreconditionFailed(
             f"invalid arg 'x-priority' for {queue_text(queue.name, queue.vhost.name)}: "
-            "an integer is expected"
+            f'"expected integer, got {amqp_type_name(priority)}"'
         )
     if abs(priority) > 2**31 - 1:
         raise PreconditionFailed("consumer priority must fit 32 bits")

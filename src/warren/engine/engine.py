@@ -119,6 +119,7 @@ class Engine:
     reply_address = consuming.reply_address
     route_for = publishing.route_for
     publish = publishing.publish
+    check_properties = publishing.check_properties
     delay = delaying.delay
     trace_publish = trace.trace_publish
     trace_delivery = trace.trace_delivery

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from warren.model.errors import AccessRefused, PreconditionFailed
-from warren.model.queue_arguments import check_equivalent_arguments, check_equivalent_value
+from warren.model.queue_arguments import (
+    amqp_type_name,
+    check_equivalent_arguments,
+    check_equivalent_value,
+)
 from warren.routing.binding import Binding, DestinationKind
-from warren.routing.exchange import Exchange, make_exchange
+from warren.routing.exchange import Exchange, check_exchange_type, make_exchange
 
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
@@ -23,7 +27,8 @@ def exchange_text(name: str, vhost: VHost) -> str:
 
 
 def find_exchange(_engine: Engine, vhost: VHost, name: str) -> Exchange:
-    """For passive declares. Raises NotFound."""
+    """For passive declares. Raises NotFound, or AccessRefused for the default exchange."""
+    _refuse_default(name)
     return vhost.exchange(name)
 
 
@@ -41,6 +46,7 @@ def declare_exchange(
     vhost: VHost = connection.vhost
     _refuse_default(name)
     engine.check_access(connection, "exchange", name, "configure")
+    check_exchange_type(exchange_type)
     existing = vhost.exchanges.get(name)
     if existing is not None:
         _check_equivalent(vhost, existing, exchange_type, durable, auto_delete, internal, arguments)
@@ -101,8 +107,8 @@ def _check_alternate(
         return
     if not isinstance(alternate, str):
         raise PreconditionFailed(
-            f"invalid arg 'alternate-exchange' for {exchange_text(name, connection.vhost)}: "
-            "a name is expected"
+            f"invalid type '{amqp_type_name(alternate)}' for arg 'alternate-exchange' "
+            f"in {exchange_text(name, connection.vhost)}"
         )
     engine.check_access(connection, "exchange", name, "read")
     engine.check_access(connection, "exchange", alternate, "write")

@@ -7,6 +7,7 @@ that look at headers, for delays, for tracing, and when no queue is found.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from warren.model.errors import AccessRefused, PreconditionFailed
@@ -21,6 +22,7 @@ from warren.model.message import (
     Message,
 )
 from warren.model.ports import Route
+from warren.model.queue_arguments import amqp_type_name
 from warren.routing.exchange import Exchange
 from warren.routing.resolve import resolve
 from warren.session.names import DIRECT_REPLY_TO
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from warren.session.channel import Channel
 
 REPLY_PREFIX = (DIRECT_REPLY_TO + ".").encode()
+INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 RETURN = BY_NAME["basic.return"]
 NO_ROUTE = 312
 #: Routes remembered per exchange; a publisher with ever new keys must not fill the memory.
@@ -117,7 +120,7 @@ def publish(
     vhost: VHost = channel.connection.vhost
     keys = [message.routing_key]
     if message.marks & SPECIAL:
-        _check_properties(channel, message)
+        check_properties(engine, channel, message)
         if message.marks & MARK_REPLY_TO:
             message = _with_reply_address(engine, channel, message)
         if message.marks & MARK_CARBON_COPY:
@@ -185,19 +188,29 @@ def return_message(channel: Channel, message: Message) -> None:
     channel.outlet.method_with_content(channel.number, payload, message)
 
 
-def _check_properties(channel: Channel, message: Message) -> None:
+def check_properties(_engine: Engine, channel: Channel, message: Message) -> None:
+    """The properties that a publish can be refused for. Raises PreconditionFailed."""
     properties = decode_properties(message.header)
     if message.marks & MARK_BAD_EXPIRATION:
-        raise PreconditionFailed(
-            f"invalid expiration '{properties['expiration']}': "
-            "a decimal number of milliseconds is expected"
-        )
+        given = properties["expiration"]
+        raise PreconditionFailed(f"invalid expiration '{given}': {_expiration_fault(given)}")
     if message.marks & MARK_USER_ID:
         claimed, user = properties["user_id"], channel.connection.user
         if claimed != user and not channel.engine.directory.user(user).has_tag("impersonator"):
             raise PreconditionFailed(
                 f"user_id property set to '{claimed}' but authenticated user was '{user}'"
             )
+
+
+def _expiration_fault(given: str) -> str:
+    """What is wrong with an expiration, in the words clients know."""
+    number = INTEGER.match(given)
+    if number is None:
+        return "no_integer"
+    if number.end() < len(given):
+        return f'{{leftover_string,"{given[number.end() :]}"}}'
+    kind = "value_negative" if given.startswith("-") else "value_too_large"
+    return f"{{{kind},{number.group()}}}"
 
 
 def _with_reply_address(engine: Engine, channel: Channel, message: Message) -> Message:
@@ -218,17 +231,15 @@ def _with_carbon_copies(message: Message) -> tuple[Message, list[bytes]]:
             continue
         values = table[name]
         if not isinstance(values, list):
+            kind = amqp_type_name(values)
             raise PreconditionFailed(
-                f"{name} header is not an array: a list of routing keys is expected"
+                f'invalid message: {{unacceptable_type_in_header,"{name}",{kind}}}'
             )
         for value in values:
-            if not isinstance(value, str | bytes):
-                raise PreconditionFailed(f"{name} header has an entry that is no string")
-            keys.append(
-                bytes(value)
-                if isinstance(value, bytes)
-                else value.encode("utf-8", "surrogateescape")
-            )
+            if isinstance(value, bytes):
+                keys.append(bytes(value))
+            elif isinstance(value, str):
+                keys.append(value.encode("utf-8", "surrogateescape"))
     if "BCC" in table:
         entries = split_entries(message.headers_table)
         del entries["BCC"]

@@ -38,6 +38,7 @@ def declare_queue(
     vhost: VHost = connection.vhost
     if name.startswith(DIRECT_REPLY_TO):
         return inspect_reply_queue(engine, vhost, name)
+    is_generated = not name
     name = name or f"amq.gen-{engine.dice.token()}"
     # A queue that goes with its connection has nothing to survive a restart for.
     declaration = QueueDeclaration(durable, auto_delete, exclusive, arguments)
@@ -48,7 +49,7 @@ def declare_queue(
         check_equivalent_queue(name, vhost.name, existing.declaration, declaration)
         touch(engine, existing)
         return facts(existing)
-    if name.startswith(RESERVED_PREFIX) and not name.startswith("amq.gen-"):
+    if name.startswith(RESERVED_PREFIX) and not is_generated:
         raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
     check_queue_arguments(arguments, name, vhost.name)
     _check_dead_letter_access(engine, connection, name, arguments)

@@ -162,6 +162,12 @@ class Exchange:
         return self._matcher.match(routing_key, headers, properties)
 
 
+def check_exchange_type(exchange_type: str) -> None:
+    """Raises: CommandInvalid."""
+    if exchange_type not in EXCHANGE_TYPES:
+        raise CommandInvalid(f"unknown exchange type '{exchange_type}'")
+
+
 def make_exchange(
     name: str,
     exchange_type: str,
@@ -172,9 +178,8 @@ def make_exchange(
     arguments: dict[str, Any] | None = None,
 ) -> Exchange:
     """Make an exchange of a known type. Raises: CommandInvalid, PreconditionFailed."""
-    make_matcher = EXCHANGE_TYPES.get(exchange_type)
-    if make_matcher is None:
-        raise CommandInvalid(f"unknown exchange type '{exchange_type}'")
+    check_exchange_type(exchange_type)
+    make_matcher = EXCHANGE_TYPES[exchange_type]
     arguments = arguments if arguments is not None else {}
     return Exchange(
         name,

@@ -17,6 +17,7 @@ from collections.abc import Hashable
 from typing import Any, Final, TypeVar
 
 from warren.model.errors import PreconditionFailed
+from warren.model.queue_arguments import amqp_type_name
 from warren.routing.field_value import canonical, erlang_binary, text_of
 from warren.routing.matcher import Table
 
@@ -78,7 +79,8 @@ class HeadersMatcher:
         kind = text_of(value)
         if kind is None:
             raise PreconditionFailed(
-                f"Invalid x-match field type {_type_name(value)} (value {value}); expected longstr"
+                f"Invalid x-match field type {amqp_type_name(value)} (value {value}); "
+                "expected longstr"
             )
         if kind not in MATCH_KINDS:
             raise PreconditionFailed(
@@ -178,10 +180,3 @@ def _parse(arguments: Table) -> tuple[bool, frozenset[_Term]]:
         if name != "x-match" and (with_x or not name.startswith("x-"))
     )
     return kind.startswith("any"), terms
-
-
-def _type_name(value: Any) -> str:
-    if value is None:
-        return "void"
-    names = {bool: "bool", int: "long", float: "double", list: "array", dict: "table"}
-    return names.get(type(value), type(value).__name__)

@@ -129,7 +129,7 @@ cdef class Channel:
 
     cdef int on_publish(self, const uint8_t* p, uint32_t n) except -1:
         if self.state != WANT_METHOD:
-            self.unexpected("got a method frame instead")
+            self.unexpected()
         if (self.last_publish is None or PyBytes_GET_SIZE(self.last_publish) != n
                 or memcmp(PyBytes_AS_STRING(self.last_publish), p, n) != 0):
             self.remember(p, n)
@@ -166,7 +166,7 @@ cdef class Channel:
         cdef uint64_t size
         cdef Message message
         if self.state != WANT_HEADER:
-            self.unexpected("got a content header instead")
+            self.unexpected()
         if n < 14:
             raise FrameError("content header is cut short")
         if get16(p) != 60:
@@ -195,7 +195,7 @@ cdef class Channel:
         cdef Message message = self.message
         cdef uint8_t* grown
         if self.state != WANT_BODY:
-            self.unexpected("got a content body instead")
+            self.unexpected()
         if n > message.body_len - self.filled:
             raise FrameError("content body is longer than its header announced")
         if self.filled + n > self.room:
@@ -213,9 +213,13 @@ cdef class Channel:
             return self.finish()
         return 0
 
-    def unexpected(self, str what not None):
-        expected = ("a method", "content header for class 60", "content body")[self.state]
-        raise UnexpectedFrame(f"expected {expected}, {what}")
+    def unexpected(self):
+        """A frame came that the state does not allow; the texts are those clients know."""
+        raise UnexpectedFrame((
+            "expected method frame, got non method frame instead",
+            "expected content header for class 60, got non content header frame instead",
+            "expected content body, got non content body frame instead",
+        )[self.state])
 
     cdef int finish(self) except -1:
         """All frames of a publish are in: find its queues, give it to them, note the verdict."""
@@ -231,6 +235,8 @@ cdef class Channel:
         message.address = route.address
         self.published += 1
         if self.transaction is not None:
+            if message.marks & SPECIAL:
+                self.engine.check_properties(self, message)
             self.transaction.append((message, route, self.mandatory))
             return 0
         n = len(route.queues)

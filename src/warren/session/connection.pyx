@@ -45,7 +45,7 @@ cdef class Connection:
         self.effects = engine.effects
         self.outlet = Outlet(link)
         self.frame_limit = initial_frame_max
-        self.channels = []
+        self.channels = {}
         self.channel_max = 0
         self.client_properties = {}
         self.capabilities = {}
@@ -150,11 +150,19 @@ cdef class Connection:
             raise self.misplaced()
         if self.state != RUNNING:
             raise UnexpectedFrame("the connection is not open yet")
-        if number < len(self.channels):
-            channel = <Channel>self.channels[number]
+        channel = self.find_channel(number)
         if channel is None:
             raise ChannelNumberError("expected 'channel.open'")
         return None if channel.closing else channel
+
+    cdef Channel find_channel(self, int number):
+        if self.last_channel is None or self.last_channel.number != number:
+            self.last_channel = <Channel>self.channels.get(number)
+        return self.last_channel
+
+    @property
+    def channel_count(self):
+        return len(self.channels)
 
     cdef int on_method(self, int number, const uint8_t* p, uint32_t n) except -1:
         cdef Channel channel
@@ -189,8 +197,8 @@ cdef class Connection:
             if self.state != CLOSING:
                 self.open_channel(number, payload)
             return
-        if number < len(self.channels) and self.channels[number] is not None:
-            channel = <Channel>self.channels[number]
+        channel = self.find_channel(number)
+        if channel is not None:
             if channel.closing:
                 if key == CHANNEL_CLOSE_OK:
                     self.drop_channel(number)
@@ -202,7 +210,7 @@ cdef class Connection:
         if channel is None:
             return
         if channel.content_pending:
-            channel.unexpected("got a method frame instead")
+            channel.unexpected()
         self.call(CHANNEL_HANDLERS, channel, key, payload)
 
     def decode(self, bytes payload not None):
@@ -265,36 +273,30 @@ cdef class Connection:
         self.decode(payload)
         if self.state != RUNNING:
             raise UnexpectedFrame("the connection is not open yet")
-        while len(self.channels) <= number:
-            if len(self.channels) > self.channel_max:
-                break
-            self.channels.append(None)
-        existing = self.channels[number] if number < len(self.channels) else None
-        if existing is not None:
+        if self.find_channel(number) is not None:
             raise ChannelNumberError("second 'channel.open' seen")
-        self.engine.check_channel(self, number)
+        self.engine.check_channel(self)
         channel = self.engine.make_channel(self, number)
         self.channels[number] = channel
-        self.channel_count += 1
         self.send(number, "channel.open-ok", b"")
 
     def drop_channel(self, int number):
         """The channel is over on both sides: its number is free again."""
-        if number < len(self.channels) and self.channels[number] is not None:
-            self.channels[number] = None
-            self.channel_count -= 1
+        if self.last_channel is not None and self.last_channel.number == number:
+            self.last_channel = None
+        self.channels.pop(number, None)
 
     def open_channels(self):
         """All channels, those waiting for close-ok too."""
-        return [channel for channel in self.channels if channel is not None]
+        return list(self.channels.values())
 
     # -- errors and endings ------------------------------------------------------------------------
 
     def fail(self, error, int number):
         """One error: the channel's, or the whole connection's when there is no channel to blame."""
         cdef Channel channel = None
-        if number and number < len(self.channels):
-            channel = <Channel>self.channels[number]
+        if number:
+            channel = self.find_channel(number)
         if error.closes_connection or channel is None or self.state != RUNNING:
             self.close(error)
             return
@@ -343,8 +345,8 @@ cdef class Connection:
     def became_writable(self):
         """The peer has read enough of what was stalled: deliveries go on."""
         self.outlet.writable = True
-        for channel in self.channels:
-            if channel is not None and not (<Channel>channel).closing:
+        for channel in self.open_channels():
+            if not (<Channel>channel).closing:
                 (<Channel>channel).wake_all()
 
     def accept_frames(self, uint32_t frame_max):
