@@ -14,18 +14,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.broker import BrokerFailedError, choose_endpoint, running_broker
+from harness.broker import WARREN, BrokerFailedError, choose_endpoint, running_broker
 from harness.catalogue import SUITES, find_suite
 from harness.certificates import Certificates, make_certificates
 from harness.document import update_document
 from harness.endpoint import Endpoint, parse_url
 from harness.execute import Outcome, Prepared, run_suite
 from harness.guard import UnsafeSuiteError
-from harness.paths import BROKERS_DIR, CERTIFICATES_DIR
+from harness.paths import BROKERS_DIR, CERTIFICATES_DIR, RESULTS_DIR, SUITES_DIR
 from harness.report import render_details, render_table
 from harness.suite import Suite
-from harness.verdict import Verdict, judge, load_baseline, load_waivers, write_baseline
+from harness.verdict import Verdict, judge, load_baseline, load_waivers, waived, write_baseline
 from harness.workspace import WorkspaceError, prepare_source, prepare_venv
+
+SERVE = (sys.executable, str(SUITES_DIR / "serve.py"))
 
 
 def main() -> int:
@@ -65,6 +67,7 @@ def parse_options() -> argparse.Namespace:
     target = parser.add_mutually_exclusive_group()
     target.add_argument("--broker", choices=("warren", "rabbitmq"), default="warren")
     target.add_argument("--url", help="a broker that runs already, on this machine")
+    parser.add_argument("--warren", type=Path, default=WARREN, help="the command under test")
     parser.add_argument("--tls-port", type=int, help="with --url: its TLS port")
     parser.add_argument("--http-port", type=int, help="with --url: its management port")
     parser.add_argument("--suite", action="append", default=[], help="run this one; repeatable")
@@ -93,16 +96,17 @@ def run_one(suite: Suite, options: argparse.Namespace, certificates: Certificate
     targets = suite.fast if options.fast else suite.targets
     if options.only:
         targets = (options.only,)
+    shutil.rmtree(RESULTS_DIR / suite.name, ignore_errors=True)
     deselected = [w.tests for w in waivers if w.suite == suite.name and not w.run]
-    with broker_of(options, suite, certificates) as (endpoint, kind):
+    with broker_of(options, suite, certificates) as (endpoint, another):
         outcome: Outcome = run_suite(
             prepared,
             endpoint,
             certificates,
             targets,
-            broker=kind,
+            another_broker=another,
             deselected=deselected,
-            wanted=None if options.record else baseline,
+            wanted=None if options.record else baseline - waived(suite.name, baseline, waivers),
         )
     if options.record and outcome.trouble is None:
         write_baseline(suite.name, outcome, "RabbitMQ 3.10.8", add=bool(options.only))
@@ -120,16 +124,19 @@ def run_one(suite: Suite, options: argparse.Namespace, certificates: Certificate
 @contextmanager
 def broker_of(
     options: argparse.Namespace, suite: Suite, certificates: Certificates
-) -> Iterator[tuple[Endpoint, str | None]]:
-    """The broker to test: the given one, or one that lives as long as this suite runs."""
+) -> Iterator[tuple[Endpoint, list[str] | None]]:
+    """The broker to test: the given one, or one that lives as long as this suite runs.
+
+    With it comes the command that starts another of its kind, if there is one.
+    """
     if options.url:
         yield parse_url(options.url, options.tls_port, options.http_port), None
         return
     endpoint = choose_endpoint()
     directory: Path = BROKERS_DIR / f"{options.broker}-{suite.name}"
     shutil.rmtree(directory, ignore_errors=True)
-    with running_broker(options.broker, endpoint, certificates, directory):
-        yield endpoint, options.broker
+    with running_broker(options.broker, endpoint, certificates, directory, warren=options.warren):
+        yield endpoint, [*SERVE, "--broker", options.broker, "--warren", str(options.warren)]
 
 
 if __name__ == "__main__":

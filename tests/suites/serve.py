@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from harness.broker import running_broker
+from harness.broker import WARREN, running_broker
 from harness.certificates import make_certificates
 from harness.endpoint import Endpoint
 
@@ -21,6 +21,7 @@ def main() -> NoReturn:
     """Parse the command line, run the broker, wait to be ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--broker", choices=("warren", "rabbitmq"), required=True)
+    parser.add_argument("--warren", type=Path, default=WARREN)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--directory", type=Path, required=True)
     options = parser.parse_args()
@@ -28,7 +29,14 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     endpoint = Endpoint("127.0.0.1", options.port)
     certificates = make_certificates(options.directory / "certificates")
-    with running_broker(options.broker, endpoint, certificates, options.directory, own_group=False):
+    with running_broker(
+        options.broker,
+        endpoint,
+        certificates,
+        options.directory,
+        own_group=False,
+        warren=options.warren,
+    ):
         while True:
             signal.pause()
 

@@ -25,6 +25,7 @@ START_TIMEOUT_S = 60.0
 #: A broker that does not end on SIGTERM within this time is killed.
 STOP_TIMEOUT_S = 20.0
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+WARREN = PROJECT_DIR / ".venv" / "bin" / "warren"
 RABBITMQ_SCRIPTS = "/usr/lib/rabbitmq/lib"
 
 
@@ -46,11 +47,12 @@ def running_broker(
     directory: Path,
     *,
     own_group: bool = True,
+    warren: Path = WARREN,
 ) -> Iterator[None]:
     """Run a broker of `kind` (`warren` or `rabbitmq`) that keeps its files in `directory`.
 
     Without `own_group` it stays in the caller's process group, so that whoever kills that group
-    kills the broker too, as a power cut would.
+    kills the broker too, as a power cut would. `warren` is the command under test.
 
     Raises: BrokerFailedError when it is not installed, ends early or does not answer in time.
     """
@@ -66,7 +68,7 @@ def running_broker(
             command = [_rabbitmq_server()]
         else:
             environment = dict(os.environ)
-            command = [_warren(), "serve", "--config", str(configuration)]
+            command = [_existing(warren), "serve", "--config", str(configuration)]
         process = subprocess.Popen(
             command,
             cwd=directory,
@@ -122,10 +124,9 @@ def render_configuration(endpoint: Endpoint, certificates: Certificates) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _warren() -> str:
-    warren = PROJECT_DIR / ".venv" / "bin" / "warren"
+def _existing(warren: Path) -> str:
     if not warren.exists():
-        raise BrokerFailedError(f"{warren} is missing: run `make` first")
+        raise BrokerFailedError(f"{warren} is missing: `make run` sets it up")
     return str(warren)
 
 

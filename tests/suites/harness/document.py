@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.catalogue import SUITES
 from harness.paths import PROJECT_DIR
-from harness.verdict import Verdict, Waiver, load_baseline
+from harness.verdict import Verdict, Waiver, load_baseline, waived
 
 DOCUMENT = PROJECT_DIR / "docs" / "compatibility.md"
 BEGIN = "<!-- suites: begin -->"
@@ -30,8 +30,7 @@ def update_document(
     ]
     for suite in SUITES:
         baseline = load_baseline(suite.name)
-        relevant = [waiver for waiver in waivers if waiver.suite == suite.name]
-        excepted = sum(any(w.covers(node_id) for w in relevant) for node_id in baseline)
+        excepted = len(waived(suite.name, baseline, waivers))
         lines.append(
             f"| {suite.name} | {suite.version} | {len(baseline)} | {excepted} "
             f"| {warren.get(suite.name, NOT_RUN)} |"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from harness.broker import stop_process
 from harness.certificates import Certificates
 from harness.endpoint import Endpoint
 from harness.guard import check_environment
-from harness.paths import PLUGINS_DIR, RESULTS_DIR, SUITES_DIR
+from harness.paths import PLUGINS_DIR, RESULTS_DIR
 from harness.suite import Suite
 
 #: Variables of the caller that the suites may see; nothing else leaks into them.
@@ -65,7 +64,7 @@ def run_suite(
     certificates: Certificates,
     targets: Sequence[str],
     *,
-    broker: str | None,
+    another_broker: Sequence[str] | None,
     deselected: Sequence[str],
     wanted: set[str] | None,
 ) -> Outcome:
@@ -73,7 +72,7 @@ def run_suite(
 
     Raises: UnsafeSuiteError when the suite could reach another machine.
     """
-    environment = build_environment(prepared, endpoint, certificates, broker)
+    environment = build_environment(prepared, endpoint, certificates, another_broker)
     check_environment(prepared.suite, prepared.source, environment)
     outcome = _run_all(prepared, environment, targets, deselected, "first")
     again = sorted(outcome.failed if wanted is None else outcome.failed & wanted)
@@ -107,9 +106,12 @@ def _run_all(
 
 
 def build_environment(
-    prepared: Prepared, endpoint: Endpoint, certificates: Certificates, broker: str | None
+    prepared: Prepared,
+    endpoint: Endpoint,
+    certificates: Certificates,
+    another_broker: Sequence[str] | None,
 ) -> dict[str, str]:
-    """All the variables a suite sees."""
+    """All the variables a suite sees; `another_broker` starts one for a test to stop and kill."""
     home = RESULTS_DIR / prepared.suite.name / "home"
     home.mkdir(parents=True, exist_ok=True)
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
@@ -124,9 +126,8 @@ def build_environment(
         "SUITES_USER": endpoint.user,
         "SUITES_PASSWORD": endpoint.password,
     }
-    if broker is not None:
-        command = [sys.executable, str(SUITES_DIR / "serve.py"), "--broker", broker]
-        environment["SUITES_BROKER_COMMAND"] = json.dumps(command)
+    if another_broker is not None:
+        environment["SUITES_BROKER_COMMAND"] = json.dumps(another_broker)
     return environment | prepared.suite.environment(endpoint, certificates)
 
 

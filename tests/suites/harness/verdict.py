@@ -107,24 +107,29 @@ def judge(
     only_under: Sequence[str] | None = None,
 ) -> Verdict:
     """Compare; `only_under` narrows the expectation to the targets that were run."""
-    relevant = [waiver for waiver in waivers if waiver.suite == suite]
     wanted = set(baseline)
     if only_under is not None:
         wanted = {node_id for node_id in wanted if _is_under(node_id, only_under)}
-    waived = {node_id for node_id in wanted if any(w.covers(node_id) for w in relevant)}
-    expected = wanted - waived
+    excepted = waived(suite, wanted, waivers)
+    expected = wanted - excepted
     return Verdict(
         suite=suite,
         version=version,
         expected=len(expected),
         missing=tuple(sorted(expected - outcome.passed)),
-        waived=len(waived),
-        waived_but_passing=tuple(sorted(waived & outcome.passed)),
+        waived=len(excepted),
+        waived_but_passing=tuple(sorted(excepted & outcome.passed)),
         beyond=len(outcome.passed - wanted),
         flaky=tuple(sorted(outcome.flaky)),
         seconds=outcome.seconds,
         trouble=outcome.trouble,
     )
+
+
+def waived(suite: str, node_ids: Iterable[str], waivers: Sequence[Waiver]) -> set[str]:
+    """Those of the suite's tests that some exception covers."""
+    relevant = [waiver for waiver in waivers if waiver.suite == suite]
+    return {node_id for node_id in node_ids if any(w.covers(node_id) for w in relevant)}
 
 
 def _is_under(node_id: str, targets: Sequence[str]) -> bool:
