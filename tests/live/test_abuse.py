@@ -313,9 +313,14 @@ def test_channels_up_to_the_limit_and_no_further(broker: Process) -> None:
 
 
 def test_65535_channels(broker: Process) -> None:
+    """As many as the broker allows are opened, the next one closes the connection."""
     with broker.connect() as client:
-        client.send(65535, "channel.open")
-        assert client.closed().code == 530
+        for number in range(1, 65536):
+            client.send(number, "channel.open")
+        closed = client.closed()
+        assert closed.code == 530
+        assert "(2047)" in closed.text
+    broker.check_service()
 
 
 def test_a_thousand_connections_come_and_go(broker: Process) -> None:

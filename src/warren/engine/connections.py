@@ -114,12 +114,12 @@ def open_vhost(engine: Engine, connection: Connection, name: str) -> None:
     engine.emit("connection.created", name=connection.name, user=connection.user, vhost=name)
 
 
-def check_channel(engine: Engine, connection: Connection, number: int) -> None:
-    """May this channel be opened? Raises NotAllowed."""
-    if number > connection.channel_max:
+def check_channel(engine: Engine, connection: Connection) -> None:
+    """May one more channel be opened? Any number will do. Raises NotAllowed."""
+    if connection.channel_count >= connection.channel_max:
         raise NotAllowed(
-            f"number of channels opened ({number}) has reached the negotiated channel_max "
-            f"({connection.channel_max})"
+            f"number of channels opened ({connection.channel_count}) has reached the negotiated "
+            f"channel_max ({connection.channel_max})"
         )
     limit = engine.directory.user(connection.user).limit("max-channels")
     if limit is not None and engine.channels_of_user[connection.user] >= limit:

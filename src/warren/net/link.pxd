@@ -13,6 +13,7 @@ cdef class Link(LinkPort):
     cdef bint blocked          # not read: an alarm is in force
     cdef bint stalled          # not read: it does not read what we send
     cdef bint reading
+    cdef bint parting          # all is said; the client is to hang up
     cdef QueuePort held_queue
     cdef int64_t held_deliveries
     cdef readonly int64_t opened_ms

@@ -34,6 +34,8 @@ cdef enum:
 
 #: The longest a publisher is held back at a time, in seconds.
 HOLD_S = 0.01
+#: How long a client that said goodbye has to hang up, in seconds.
+LINGER_S = 0.5
 HEARTBEAT = b"\x08\0\0\0\0\0\0\xce"
 
 
@@ -157,6 +159,19 @@ cdef class Link(LinkPort):
             return
         self.write_out()
         if self.connection.state == CLOSED and self.connection.outlet.output.pending() == 0:
+            self.part()
+
+    def part(self):
+        """All is said: hang up, unless the client is about to do so itself.
+
+        Who hangs up first keeps the address busy for a while, and a client that reads the end of
+        the stream before it has taken our close-ok may mistake a good end for a bad one.
+        """
+        if self.connection.lingers and self.connection.close_reason is None:
+            self.connection.lingers = False
+            self.parting = True
+            self.hub.loop.call_later(LINGER_S, self.lost)
+        elif not self.parting:
             self.close()
 
     def wrote_some(self):
@@ -171,7 +186,7 @@ cdef class Link(LinkPort):
             self.connection.outlet.now_ms = self.hub.now_ms()
             self.connection.became_writable()
         if self.connection.state == CLOSED and pending == 0:
-            self.close()
+            self.part()
 
     def send_heartbeat(self):
         self.connection.outlet.raw(HEARTBEAT)

@@ -22,14 +22,15 @@ cdef class Connection:
     cdef readonly Outlet outlet
     cdef public int state
     cdef uint32_t frame_limit        # longest frame taken now, in bytes
-    cdef list channels               # by number; None where closed
-    cdef readonly int channel_count
+    cdef dict channels               # by number, those waiting for close-ok too
+    cdef Channel last_channel        # the one of the newest frame: the next is often its
     cdef readonly bint publishes     # has published: alarms block it
     cdef bint published_now          # ... in the current turn
     cdef readonly uint64_t bytes_in
     cdef readonly uint64_t frames_in
     # what the handshake settles; the engine and the management read it
     cdef public int channel_max
+    cdef public bint lingers           # the client said goodbye and will hang up itself
     cdef public int heartbeat_s
     cdef public str user
     cdef public object vhost
@@ -51,4 +52,5 @@ cdef class Connection:
     cdef int on_frame(self, int kind, int number, const uint8_t* p, uint32_t n) except -1
     cdef int on_method(self, int number, const uint8_t* p, uint32_t n) except -1
     cdef Channel channel_for(self, int number, bint content)
+    cdef Channel find_channel(self, int number)
     cdef int end_turn(self) except -1

@@ -10,11 +10,11 @@ class Connection:
     engine: Any
     outlet: Outlet
     state: int
-    channel_count: int
     publishes: bool
     bytes_in: int
     frames_in: int
     channel_max: int
+    lingers: bool
     heartbeat_s: int
     user: str
     vhost: Any
@@ -31,6 +31,8 @@ class Connection:
     on_end: Callable[[Connection], None] | None
     def __init__(self, engine: object, link: LinkPort, initial_frame_max: int = 8192) -> None: ...
     def receive(self, data: bytes, now_ms: int) -> int: ...
+    @property
+    def channel_count(self) -> int: ...
     def open_channels(self) -> list[Channel]: ...
     def drop_channel(self, number: int) -> None: ...
     def fail(self, error: AmqpError, number: int) -> None: ...

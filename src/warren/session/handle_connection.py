@@ -79,6 +79,7 @@ def open_(connection: Connection, vhost: str, _reserved_1: str, _reserved_2: boo
 
 def close(connection: Connection, _code: int, _text: str, _class_id: int, _method_id: int) -> Reply:
     connection.send(0, "connection.close-ok")
+    connection.lingers = True
     connection.finish()
     return None
 

@@ -50,7 +50,8 @@ def bind(
     no_wait: bool,
     arguments: dict[str, Any],
 ) -> Reply:
-    channel.engine.bind(channel.connection, "exchange", destination, source, routing_key, arguments)
+    ends = (clean_name(destination), clean_name(source))
+    channel.engine.bind(channel.connection, "exchange", *ends, routing_key, arguments)
     return None if no_wait else ("exchange.bind-ok",)
 
 
@@ -63,7 +64,6 @@ def unbind(
     no_wait: bool,
     arguments: dict[str, Any],
 ) -> Reply:
-    channel.engine.unbind(
-        channel.connection, "exchange", destination, source, routing_key, arguments
-    )
+    ends = (clean_name(destination), clean_name(source))
+    channel.engine.unbind(channel.connection, "exchange", *ends, routing_key, arguments)
     return None if no_wait else ("exchange.unbind-ok",)

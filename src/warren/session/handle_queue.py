@@ -45,7 +45,8 @@ def bind(
 ) -> Reply:
     name = queue_name(channel, queue)
     key = name if not queue and not routing_key else routing_key
-    channel.engine.bind(channel.connection, "queue", name, exchange, key, arguments)
+    source = clean_name(exchange)
+    channel.engine.bind(channel.connection, "queue", name, source, key, arguments)
     return None if no_wait else ("queue.bind-ok",)
 
 
@@ -59,7 +60,8 @@ def unbind(
 ) -> Reply:
     name = queue_name(channel, queue)
     key = name if not queue and not routing_key else routing_key
-    channel.engine.unbind(channel.connection, "queue", name, exchange, key, arguments)
+    source = clean_name(exchange)
+    channel.engine.unbind(channel.connection, "queue", name, source, key, arguments)
     return ("queue.unbind-ok",)
 
 
