@@ -114,6 +114,10 @@ def test_line_breaks_are_stripped(channel: RawChannel) -> None:
     channel.exchange("a\r\nb\n")
     channel.call("exchange.declare", exchange="ab", passive=True)
     assert channel.declare("c\nd\r") == "cd"
+    channel.bind("c\nd", "a\nb", "k")
+    channel.call("exchange.bind", source="a\rb", destination="amq.\nfanout", routing_key="k")
+    channel.publish("k", b"m", "ab")
+    assert channel.wait_get("cd").body == b"m"
 
 
 def test_longest_name(channel: RawChannel) -> None:

@@ -284,6 +284,8 @@ def test_tx_settlement_covers_what_was_out_then(clients: Clients) -> None:
     other.publish("q", b"1")
     channel.delivery()
     channel.ack(0, multiple=True)
+    # The broker has read the ack once it answers this.
+    channel.declare("other")
     other.publish("q", b"2")
     channel.delivery()
     channel.call("tx.commit")

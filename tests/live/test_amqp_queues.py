@@ -200,6 +200,11 @@ def test_exclusive_flag_must_match(clients: Clients, vhost: str) -> None:
     assert channel.refused("queue.declare", queue="r", exclusive=True) == locked("r", vhost)
 
 
+def test_exclusive_is_never_durable(channel: RawChannel) -> None:
+    channel.declare("q", exclusive=True, durable=True)
+    channel.declare("q", exclusive=True)
+
+
 @pytest.mark.parametrize("politely", [True, False])
 def test_exclusive_goes_with_its_connection(clients: Clients, politely: bool) -> None:
     owner = clients.connect()

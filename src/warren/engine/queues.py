@@ -41,6 +41,7 @@ def declare_queue(
     is_generated = not name
     name = name or f"amq.gen-{engine.dice.token()}"
     # A queue that goes with its connection has nothing to survive a restart for.
+    durable = durable and not exclusive
     declaration = QueueDeclaration(durable, auto_delete, exclusive, arguments)
     engine.check_access(connection, "queue", name, "configure")
     existing = vhost.queues.get(name)
