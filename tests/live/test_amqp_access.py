@@ -278,7 +278,7 @@ def test_message_ttl_by_policy_concerns_what_comes(
     channel: RawChannel, vhost: str, operator: Operator
 ) -> None:
     channel.declare("q")
-    operator.set_policy(vhost, "p", "^q$", {"message-ttl": 30})
+    operator.set_policy(vhost, "p", "^q$", {"message-ttl": 250})
     channel.publish("q", b"m")
     channel.wait_depth("q", 1)
     channel.wait_depth("q", 0)

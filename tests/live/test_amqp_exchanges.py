@@ -487,15 +487,15 @@ def test_delayed_exchange(channel: RawChannel, node: object) -> None:
     channel.exchange("d", "x-delayed-message", arguments={"x-delayed-type": "direct"})
     channel.bind(channel.declare("q"), "d", "k")
     started = time.monotonic()
-    channel.publish("k", b"late", "d", headers={"x-delay": 80})
-    channel.publish("k", b"soon", "d", headers={"x-delay": 20})
+    channel.publish("k", b"late", "d", headers={"x-delay": 300})
+    channel.publish("k", b"soon", "d", headers={"x-delay": 150})
     channel.publish("k", b"now", "d")
     channel.publish("k", b"negative", "d", headers={"x-delay": -5})
     assert channel.bodies("q") == [b"now", b"negative"]
     assert channel.wait_get("q").body == b"soon"
     late = channel.wait_get("q")
-    assert (late.body, late.exchange, late.headers["x-delay"]) == (b"late", "d", -80)
-    assert time.monotonic() - started >= 0.08
+    assert (late.body, late.exchange, late.headers["x-delay"]) == (b"late", "d", -300)
+    assert time.monotonic() - started >= 0.3
 
 
 def test_delayed_exchange_needs_a_type(channel: RawChannel, node: object) -> None:

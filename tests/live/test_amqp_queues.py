@@ -323,17 +323,17 @@ def wait_gone(clients: Clients, queue: str) -> None:
 
 def test_expires_when_unused(clients: Clients) -> None:
     started = time.monotonic()
-    clients.channel().declare("q", {"x-expires": 150})
+    clients.channel().declare("q", {"x-expires": 300})
     assert exists(clients, "q")
     wait_gone(clients, "q")
-    assert time.monotonic() - started >= 0.15
+    assert time.monotonic() - started >= 0.3
 
 
 def test_expiry_waits_for_consumers(clients: Clients) -> None:
     channel = clients.channel()
-    channel.declare("q", {"x-expires": 100})
+    channel.declare("q", {"x-expires": 200})
     channel.consume("q", "c")
-    time.sleep(0.25)
+    time.sleep(0.35)
     assert exists(clients, "q")
     channel.call("basic.cancel", consumer_tag="c")
     wait_gone(clients, "q")
@@ -342,11 +342,11 @@ def test_expiry_waits_for_consumers(clients: Clients) -> None:
 @pytest.mark.parametrize("how", ["declare", "get"])
 def test_use_puts_expiry_off(clients: Clients, how: str) -> None:
     channel = clients.channel()
-    channel.declare("q", {"x-expires": 200})
+    channel.declare("q", {"x-expires": 400})
     for _ in range(4):
-        time.sleep(0.1)
+        time.sleep(0.15)
         if how == "declare":
-            channel.declare("q", {"x-expires": 200})
+            channel.declare("q", {"x-expires": 400})
         else:
             channel.get("q")
     assert exists(clients, "q")
