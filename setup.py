@@ -1,5 +1,6 @@
 """Compiles the data plane; everything else about the build is in pyproject.toml."""
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -20,4 +21,7 @@ extensions = [
     )
     for path in sorted(Path("src").rglob("*.pyx"))
 ]
-setup(ext_modules=cythonize(extensions, include_path=["src"], compiler_directives=DIRECTIVES))
+setup(
+    ext_modules=cythonize(extensions, include_path=["src"], compiler_directives=DIRECTIVES),
+    options={"build_ext": {"parallel": os.cpu_count() or 1}},
+)
