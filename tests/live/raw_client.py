@@ -89,6 +89,7 @@ class RawConnection:
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.socket: socket.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.frame_max = 131072

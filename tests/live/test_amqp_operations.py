@@ -83,7 +83,7 @@ def test_blocked_and_unblocked(node: LiveNode, clients: Clients) -> None:
         node.call(lambda: engine.set_alarm("disk", True))
         assert publisher.quiet(0.05)
         # Consumers go on as ever.
-        consumer.declare("other")
+        consumer.connection.channel(2).declare("other")
     finally:
         node.call(lambda: engine.set_alarm("disk", False))
     assert publisher.next().name == "connection.unblocked"
