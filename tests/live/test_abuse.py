@@ -52,7 +52,7 @@ class Process:
     def open_files(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
-    def check_service(self, limit_s: float = 2.0) -> None:
+    def check_service(self, limit_s: float = 5.0) -> None:
         """A client that behaves gets its answers soon."""
         began = time.monotonic()
         with self.connect() as connection:

@@ -54,6 +54,7 @@ cdef class Queue(QueuePort):
     cdef int drop_head(self, int reason) except -1
     cdef int drop_expired(self, int64_t now_ms) except -1
     cdef int enforce_limits(self) except -1
+    cdef int arm_head(self) except -1
     cdef int arm(self, int64_t at_ms) except -1
     cdef uint64_t sum_bytes(self, bint ready_only) noexcept
     cdef int choose_active(self) except -1

@@ -153,6 +153,15 @@ cdef class Queue(QueuePort):
                 return self.arm(entry.expires_ms)
             self.drop_head(DEAD_EXPIRED)
 
+    cdef int arm_head(self) except -1:
+        """To be called when another message may have come to the head: it may have to expire."""
+        cdef int64_t slot = self.head()
+        cdef Slot* entry
+        if slot < 0:
+            return 0
+        entry = self.level(<uint64_t>slot).at(<uint64_t>slot & POSITION_MASK)
+        return self.arm(entry.expires_ms) if entry.expires_ms else 0
+
     cdef int arm(self, int64_t at_ms) except -1:
         """Asks for `expire` at a time, unless it has been asked for an earlier one."""
         if self.armed_ms == 0 or at_ms < self.armed_ms:
@@ -206,7 +215,6 @@ cdef class Queue(QueuePort):
         return ACCEPTED
 
     cdef int store(self, Message message, int64_t expires_ms, int64_t now_ms) except -1:
-        cdef bint was_empty = self.ready == 0
         if expires_ms and expires_ms <= now_ms:
             # Time to live 0: deliver now or not at all.
             self.dropped += 1
@@ -217,8 +225,8 @@ cdef class Queue(QueuePort):
         self.ready += 1
         if self.limited and self.overflow == DROP_HEAD:
             self.enforce_limits()
-        if expires_ms and (was_empty or self.levels is not None):
-            self.arm(expires_ms)
+        if self.may_expire:
+            self.arm_head()
         if self.ready > CONGESTED_MESSAGES and self.consumers and now_ms >= self.slow_until_ms:
             self.congested = True
         return ACCEPTED
@@ -268,6 +276,8 @@ cdef class Queue(QueuePort):
                     self.ring.discard(consumer)
         finally:
             self.pumping = False
+        if self.may_expire:
+            self.arm_head()
         if self.congested:
             self.check_relief()
         return 0
@@ -318,6 +328,8 @@ cdef class Queue(QueuePort):
             message = <Message>log.at(position).message
             self.unacked += 1
             self.got += 1
+        if self.may_expire:
+            self.arm_head()
         if self.congested:
             self.check_relief()
         return message, <uint64_t>slot, redelivered
@@ -352,9 +364,8 @@ cdef class Queue(QueuePort):
             return 0
         log.put_back(slot & POSITION_MASK)
         self.ready += 1
-        if entry.expires_ms:
-            self.arm(entry.expires_ms)
-        return self.enforce_limits()
+        self.enforce_limits()
+        return self.arm_head() if self.may_expire else 0
 
     def settle(self, str how not None, uint64_t slot):
         """Settle one delivery from Python: "ack", "reject" or "requeue"."""
