@@ -214,6 +214,27 @@ def test_a_consumer_that_never_reads(broker: Process) -> None:
         channel.call("queue.delete", queue=name)
 
 
+def test_a_slow_consumer_gets_everything_and_costs_little(broker: Process) -> None:
+    with broker.connect() as feeder, broker.connect() as slow:
+        channel = feeder.channel()
+        channel.declare("slow")
+        before = broker.resident_bytes()
+        body = bytes(10_000)
+        feeder.socket.sendall(publish_frames("slow", body, 1500))
+        consumer = slow.channel()
+        consumer.send("basic.consume", queue="slow", no_ack=True)
+        consumer.expect("basic.consume-ok")
+        for number in range(1, 1501):
+            if number % 100 == 0:
+                time.sleep(0.05)
+            found = consumer.expect("basic.deliver")
+            assert (found.delivery_tag, len(found.body)) == (number, len(body))
+            if number == 500:
+                broker.check_service()
+        assert broker.resident_bytes() - before < 15 * MIB + NOISE_BYTES
+        consumer.call("queue.delete", queue="slow")
+
+
 @pytest.mark.parametrize("name", ["queue.declare", "basic.get", "basic.qos"])
 def test_requests_without_reading_the_replies(broker: Process, name: str) -> None:
     with broker.connect() as flooder:
