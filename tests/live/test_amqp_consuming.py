@@ -211,7 +211,7 @@ def test_consumer_priority_of_wrong_type(channel: RawChannel, vhost: str, value:
     )
 
 
-def test_single_active_consumer(clients: Clients, vhost: str) -> None:
+def test_single_active_consumer(warren_only: None, clients: Clients, vhost: str) -> None:
     owner = clients.channel()
     owner.declare("q", {"x-single-active-consumer": True})
     first, second, third = (clients.channel() for _ in range(3))

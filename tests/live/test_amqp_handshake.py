@@ -42,7 +42,9 @@ def test_start_announces_who_we_are(clients: Clients) -> None:
 @pytest.mark.parametrize(
     "greeting", [b"AMQP\x00\x00\x09\x02", b"AMQP\x01\x01\x00\x0a", b"GET / HTTP/1.1"]
 )
-def test_another_protocol_is_answered_with_ours(clients: Clients, greeting: bytes) -> None:
+def test_another_protocol_is_answered_with_ours(
+    warren_only: None, clients: Clients, greeting: bytes
+) -> None:
     connection = clients.socket()
     connection.socket.sendall(greeting)
     assert connection.socket.recv(100) == b"AMQP\x00\x00\x09\x01"
@@ -60,7 +62,7 @@ def test_login(clients: Clients, mechanism: str) -> None:
     clients.connect(mechanism=mechanism).close()
 
 
-def test_unknown_mechanism(clients: Clients) -> None:
+def test_unknown_mechanism(warren_only: None, clients: Clients) -> None:
     connection = clients.socket()
     connection.greet()
     connection.start_ok(mechanism="CRAM")
@@ -110,7 +112,9 @@ def test_guest_only_from_loopback(node: LiveNode, clients: Clients) -> None:
         ("channel_max", 0, "0 (no limit) is higher than the maximum allowed value (2047)"),
     ],
 )
-def test_tuning_outside_the_offer(clients: Clients, field: str, asked: int, text: str) -> None:
+def test_tuning_outside_the_offer(
+    warren_only: None, clients: Clients, field: str, asked: int, text: str
+) -> None:
     connection = clients.socket()
     connection.greet()
     connection.start_ok()
@@ -279,7 +283,7 @@ def test_frame_longer_than_negotiated(clients: Clients) -> None:
     assert connection.closed(1)[:2] == ("connection", 501)
 
 
-def test_unknown_method(clients: Clients) -> None:
+def test_unknown_method(warren_only: None, clients: Clients) -> None:
     connection = clients.connect()
     connection.channel()
     connection.socket.sendall(frame(1, 1, b"\x00\x3c\x01\x00"))
@@ -300,7 +304,9 @@ def test_flow_and_access_request(clients: Clients) -> None:
     assert refusal == Closed("connection", 540, "NOT_IMPLEMENTED - active=false")
 
 
-def test_vhost_deletion_closes_its_connections(clients: Clients, operator: Operator) -> None:
+def test_vhost_deletion_closes_its_connections(
+    warren_only: None, clients: Clients, operator: Operator
+) -> None:
     operator.add_vhost("doomed")
     connection = clients.connect(vhost="doomed")
     operator.delete_vhost("doomed")
