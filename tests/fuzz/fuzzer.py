@@ -11,12 +11,8 @@ import gc
 import sys
 import time
 from collections import deque
-from pathlib import Path
 from random import Random
 from typing import Any
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1] / "session"))
 
 from grammar import phrase
 from mutate import mutate

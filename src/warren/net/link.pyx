@@ -90,7 +90,23 @@ cdef class Link(LinkPort):
         if self.connection.outlet.output.pending() > UNREAD_BYTES_MAX:
             self.stalled = True
             self.update_reading()
+        elif self.connection.budget <= 0 and self.rest_len and not self.behind:
+            self.behind = True
+            self.update_reading()
+            self.hub.loop.call_soon(self.catch_up)
         return 0
+
+    def catch_up(self):
+        """Others have had their turn: go on with what this client asked for."""
+        self.behind = False
+        if self.closed:
+            return
+        self.hub.begin_turn()
+        try:
+            self.take_rest()
+            self.update_reading()
+        finally:
+            self.hub.end_turn()
 
     cdef int take_rest(self) except -1:
         """Whole frames may wait among the bytes that were kept while the peer did not read."""
@@ -146,7 +162,8 @@ cdef class Link(LinkPort):
         return self.update_reading()
 
     cdef int update_reading(self) except -1:
-        cdef bint wanted = not (self.held or self.blocked or self.stalled or self.closed)
+        cdef bint wanted = not (
+            self.held or self.blocked or self.stalled or self.behind or self.closed)
         if wanted != self.reading:
             self.reading = wanted
             self.set_reading(wanted)

@@ -26,6 +26,7 @@ cdef class Connection:
     cdef Channel last_channel        # the one of the newest frame: the next is often its
     cdef readonly bint publishes     # has published: alarms block it
     cdef bint published_now          # ... in the current turn
+    cdef int budget                  # methods it may still ask for in the current turn
     cdef readonly uint64_t bytes_in
     cdef readonly uint64_t frames_in
     # what the handshake settles; the engine and the management read it

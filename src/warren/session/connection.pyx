@@ -34,6 +34,8 @@ cdef enum:
     CONNECTION_CLOSE = 0x000A0032
     CONNECTION_CLOSE_OK = 0x000A0033
     GREETING_BYTES = 8
+    # Methods dealt with in a turn, publishes and acks not counted: some 10 ms, then it is others' turn.
+    TURN_METHODS = 512
 
 
 @cython.final
@@ -59,10 +61,12 @@ cdef class Connection:
     cdef Py_ssize_t take(self, const uint8_t* data, Py_ssize_t n, int64_t now_ms) except -1:
         """Consumes whole frames; how many bytes that were. The rest must come again, with more.
 
-        Whole frames are left over when the client does not read our answers.
+        Whole frames are left over when the client does not read our answers, and when it asks for so
+        much at once that others would wait: then `budget` is used up, and it is to be called again.
         """
         cdef Py_ssize_t at = 0
         self.outlet.now_ms = now_ms
+        self.budget = TURN_METHODS
         if self.state == AWAIT_GREETING:
             if n < GREETING_BYTES:
                 if memcmp(data, b"AMQP\0\0\x09\x01", n) != 0:
@@ -90,7 +94,7 @@ cdef class Connection:
                     if self.state == CLOSED:
                         return n
                     # A short request can ask for a long answer: the rest waits until it is read.
-                    if self.outlet.output.pending() > UNREAD_BYTES_MAX:
+                    if self.budget <= 0 or self.outlet.output.pending() > UNREAD_BYTES_MAX:
                         return at
                     number = get16(data + at + 1)
                     size = get32(data + at + 3)
@@ -182,6 +186,7 @@ cdef class Connection:
                 return 0
             if not channel.content_pending and channel.transaction is None:
                 return channel.settle(get64(p + 4), p[12] & 1, SETTLE_ACK)
+        self.budget -= 1
         self.dispatch(number, key, PyBytes_FromStringAndSize(<char*>p, n))
         return 0
 
