@@ -7,13 +7,14 @@ SOURCES := setup.py pyproject.toml $(shell find src -name '*.pyx' -o -name '*.px
 BENCH ?=
 SUITES ?=
 
-.PHONY: run test check lint types layers bench suites fuzz clean
+.PHONY: run test check lint types layers bench suites clean
 
 run: $(VENV)/.built
 	$(BIN)/warren dev
 
 test: check
 	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session
+	$(BIN)/python tests/suites/run.py --fast
 
 check: lint types layers
 	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/session bench/tests
@@ -35,7 +36,7 @@ bench: $(VENV)/.built
 
 # Other people's client suites against Warren; downloads them.
 suites: $(VENV)/.built
-	$(BIN)/python -m tests.suites.run --broker warren $(SUITES)
+	$(BIN)/python tests/suites/run.py --broker warren $(SUITES)
 
 $(VENV)/.installed: requirements/dev.txt
 	@command -v $(PYTHON) >/dev/null || { \
