@@ -1,0 +1,94 @@
+"""The files of a log directory as the store uses them, so that a test can put its own beneath.
+
+Names are plain file names in one directory. Everything that fails raises OSError.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILE_MODE = 0o640
+
+
+class Files(Protocol):
+    """A directory of files."""
+
+    def names(self) -> list[str]:
+        """All file names, sorted."""
+        ...
+
+    def size(self, name: str) -> int:
+        """How many bytes a file has."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """The whole file."""
+        ...
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file; durable after `sync`."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file; durable after `sync_names`."""
+        ...
+
+    def sync(self, name: str) -> None:
+        """Make the contents of a file durable."""
+        ...
+
+    def sync_names(self) -> None:
+        """Make durable which files there are."""
+        ...
+
+
+class RealFiles:
+    """The files of a directory on this machine."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def names(self) -> list[str]:
+        """All file names, sorted."""
+        return sorted(os.listdir(self.directory))
+
+    def size(self, name: str) -> int:
+        """How many bytes a file has."""
+        return os.stat(os.path.join(self.directory, name)).st_size
+
+    def read(self, name: str) -> bytes:
+        """The whole file. Not mapped: a bad sector is to be an OSError, not a SIGBUS."""
+        with open(os.path.join(self.directory, name), "rb", buffering=0) as file:
+            return file.readall()
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file; durable after `sync`."""
+        os.truncate(os.path.join(self.directory, name), size)
+
+    def remove(self, name: str) -> None:
+        """Remove a file; durable after `sync_names`."""
+        os.unlink(os.path.join(self.directory, name))
+
+    def sync(self, name: str) -> None:
+        """Make the contents of a file durable."""
+        with _opened(os.path.join(self.directory, name), os.O_RDONLY) as fd:
+            os.fsync(fd)
+
+    def sync_names(self) -> None:
+        """Make durable which files there are."""
+        with _opened(self.directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
+            os.fsync(fd)
+
+
+@contextmanager
+def _opened(path: str, flags: int) -> Iterator[int]:
+    fd = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

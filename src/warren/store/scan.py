@@ -1,0 +1,212 @@
+"""Reads a log back and says what state it is in; docs/internals/wal-format.md has the rules.
+
+`scan` never changes anything and never raises over what the bytes are, except for a format version
+it does not know. Iterate it to the end: the records come in order, each number once, and the
+verdict (`torn_tail`, `damages`, `missing`, `next_sequence`) is complete when they have all come.
+`repair_tail` is the separate step that makes the log fit to be continued.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from warren.store.files import Files, RealFiles
+from warren.store.records import (
+    FORMAT_VERSION,
+    SEGMENT_HEADER_BYTES,
+    decode_segment_header,
+    segment_first_sequence,
+)
+from warren.store.scanner import (
+    Record,
+    find_record,
+    proves_synced,
+    read_records,
+    zeros_from,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Records handed out at once; bounds what a reader that stops early has paid for.
+BATCH_RECORDS_MAX = 4096
+#: In the newest segment no sound record is searched for that is numbered further ahead than this.
+AHEAD_RECORDS_MAX = 1 << 32
+SEQUENCE_MAX = (1 << 64) - 1
+
+
+class UnknownFormatError(Exception):
+    """A segment was written by a version of Warren that this one does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """An append that the machine did not finish; nothing in it had been reported persisted."""
+
+    segment: str
+    #: Where the sound part ends; 0 when the whole segment goes.
+    offset: int
+    cut_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that should be records and are not."""
+
+    segment: str
+    offset: int
+    skipped_bytes: int
+    #: The number of the first record that is not there.
+    expected_sequence: int
+    #: The number of the sound record that comes next; 0 when none does.
+    resumed_sequence: int
+    reason: str
+
+    @property
+    def lost_records(self) -> int:
+        """How many records are not there; 0 when none is or nobody knows."""
+        return max(0, self.resumed_sequence - self.expected_sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSegment:
+    """Records that should stand between two segments."""
+
+    #: The segment before the gap; empty when the log begins with it.
+    after: str
+    before: str
+    expected_sequence: int
+    found_sequence: int
+
+
+class Scan:
+    """The records of a log, in order, and the verdict on it."""
+
+    def __init__(self, files: Files, first_sequence: int | None = None) -> None:
+        self.files = files
+        #: What the next append is numbered.
+        self.next_sequence = first_sequence or 1
+        self.torn_tail: TornTail | None = None
+        self.damages: list[Damage] = []
+        self.missing: list[MissingSegment] = []
+        #: The names of the segments, oldest first.
+        self.segments = [n for n in files.names() if segment_first_sequence(n) is not None]
+        self._first_known = first_sequence is not None
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing that had been synced is missing."""
+        return not self.damages and not self.missing
+
+    def __iter__(self) -> Iterator[Record]:
+        for _, records in self.batches():
+            yield from records
+
+    def finish(self) -> Scan:
+        """Read to the end for the verdict alone."""
+        for _ in self.batches():
+            pass
+        return self
+
+    def batches(self) -> Iterator[tuple[str, list[Record]]]:
+        """(segment, records in it), in order; the fast way to read. To be called once."""
+        before = ""
+        for number, name in enumerate(self.segments):
+            begins = segment_first_sequence(name) or 0
+            if number == 0 and not self._first_known:
+                self.next_sequence = begins or 1
+            elif begins > self.next_sequence:
+                self._skip_to(before, name, begins)
+            newest = number + 1 == len(self.segments)
+            if newest:
+                limit = min(self.next_sequence + AHEAD_RECORDS_MAX, SEQUENCE_MAX)
+            else:
+                limit = (segment_first_sequence(self.segments[number + 1]) or 1) - 1
+            yield from self._segment(name, newest, limit)
+            before = name
+
+    def _segment(self, name: str, newest: bool, highest: int) -> Iterator[tuple[str, list[Record]]]:
+        try:
+            data = self.files.read(name)
+        except OSError as error:
+            self._damage(name, 0, 0, f"cannot be read: {error.strerror}")
+            return
+        at = SEGMENT_HEADER_BYTES
+        fault = self._header_fault(name, data)
+        if fault:
+            at = 0
+        while True:
+            if not fault:
+                records, at = read_records(data, at, self.next_sequence, BATCH_RECORDS_MAX)
+                if records:
+                    self._resumed(records[0].sequence)
+                    self.next_sequence += len(records)
+                    yield name, records
+                    continue
+                empty = newest and at == SEGMENT_HEADER_BYTES
+                if zeros_from(data, at) and not empty:
+                    return
+            if newest and not proves_synced(data, at, self.next_sequence, highest):
+                cut = at if at > SEGMENT_HEADER_BYTES else 0
+                self.torn_tail = TornTail(name, cut, len(data) - cut)
+                return
+            found = find_record(data, at, self.next_sequence, highest)
+            reason = fault or "a record is cut out, repeated or does not check"
+            fault = ""
+            if found is None:
+                self._damage(name, at, len(data) - at, reason)
+                return
+            self._damage(name, at, found[0] - at, reason)
+            at, self.next_sequence = found
+
+    def _header_fault(self, name: str, data: bytes) -> str:
+        header = decode_segment_header(data)
+        if header is None:
+            return "the segment's header does not check"
+        version, first_sequence = header
+        if version != FORMAT_VERSION:
+            raise UnknownFormatError(
+                f"{name} has format version {version}; this Warren knows {FORMAT_VERSION}"
+            )
+        if first_sequence != segment_first_sequence(name):
+            return f"the segment's header says it begins with record {first_sequence}"
+        return ""
+
+    def _damage(self, name: str, at: int, skipped: int, reason: str) -> None:
+        self.damages.append(Damage(name, at, skipped, self.next_sequence, 0, reason))
+
+    def _resumed(self, sequence: int) -> None:
+        if self.damages and not self.damages[-1].resumed_sequence:
+            self.damages[-1] = replace(self.damages[-1], resumed_sequence=sequence)
+
+    def _skip_to(self, before: str, name: str, begins: int) -> None:
+        """A segment begins later than the one before it ended: unless damage says why, report."""
+        ended_damaged = bool(self.damages) and not self.damages[-1].resumed_sequence
+        if not ended_damaged:
+            self.missing.append(MissingSegment(before, name, self.next_sequence, begins))
+        self.next_sequence = begins
+
+
+def scan(log: str | Files, first_sequence: int | None = None) -> Scan:
+    """Read a log directory; `first_sequence` is the oldest record that must be there, if known."""
+    return Scan(RealFiles(log) if isinstance(log, str) else log, first_sequence)
+
+
+def repair_tail(finished: Scan) -> None:
+    """Cut the torn tail a finished scan has found, and make what was read durable.
+
+    The sync matters without a torn tail too: after a process was killed its last records may be
+    readable and yet not be on the disk, and the next segment will vouch for them.
+    """
+    files = finished.files
+    torn = finished.torn_tail
+    kept = list(finished.segments)
+    if torn is not None and torn.offset == 0:
+        files.remove(torn.segment)
+        kept.remove(torn.segment)
+    elif torn is not None:
+        files.truncate(torn.segment, torn.offset)
+    if kept:
+        files.sync(kept[-1])
+    files.sync_names()
