@@ -34,7 +34,7 @@ cdef enum:
     CONNECTION_CLOSE = 0x000A0032
     CONNECTION_CLOSE_OK = 0x000A0033
     GREETING_BYTES = 8
-    # Methods dealt with in a turn, publishes and acks not counted: some 10 ms, then it is others' turn.
+    # Methods dealt with in a turn, publishes and acks not counted: some 10 ms.
     TURN_METHODS = 512
 
 
@@ -61,8 +61,8 @@ cdef class Connection:
     cdef Py_ssize_t take(self, const uint8_t* data, Py_ssize_t n, int64_t now_ms) except -1:
         """Consumes whole frames; how many bytes that were. The rest must come again, with more.
 
-        Whole frames are left over when the client does not read our answers, and when it asks for so
-        much at once that others would wait: then `budget` is used up, and it is to be called again.
+        Whole frames are left over when the client does not read our answers, and when it asks for
+        so much at once that others would wait: then `budget` is used up, and it must come again.
         """
         cdef Py_ssize_t at = 0
         self.outlet.now_ms = now_ms
