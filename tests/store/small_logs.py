@@ -34,6 +34,9 @@ class Bytes:
     def remove(self, name: str) -> None:
         del self.files[name]
 
+    def write_back(self, name: str, at: int) -> None:
+        assert at <= len(self.files[name])
+
     def sync(self, name: str) -> None:
         assert name in self.files
 

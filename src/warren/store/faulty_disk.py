@@ -105,6 +105,12 @@ class FaultyDisk:
         del file.data[size:]
         file.dirty = {sector for sector in file.dirty if sector * SECTOR_BYTES < size}
 
+    def write_back(self, name: str, at: int) -> None:
+        """Write what a file holds from an offset on once more, so that the next sync carries it."""
+        file = self._file(name)
+        self._begin_operation(lambda: None)
+        file.dirty.update(range(at // SECTOR_BYTES, -(-len(file.data) // SECTOR_BYTES)))
+
     def remove(self, name: str) -> None:
         """Remove a file; durable after `sync_names`."""
         self._file(name)

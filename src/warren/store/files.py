@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FILE_MODE = 0o640
-
 
 class Files(Protocol):
     """A directory of files."""
@@ -36,6 +34,10 @@ class Files(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove a file; durable after `sync_names`."""
+        ...
+
+    def write_back(self, name: str, at: int) -> None:
+        """Write what a file holds from an offset on once more, so that the next sync carries it."""
         ...
 
     def sync(self, name: str) -> None:
@@ -73,6 +75,14 @@ class RealFiles:
     def remove(self, name: str) -> None:
         """Remove a file; durable after `sync_names`."""
         os.unlink(os.path.join(self.directory, name))
+
+    def write_back(self, name: str, at: int) -> None:
+        """Write what a file holds from an offset on once more, so that the next sync carries it."""
+        with open(os.path.join(self.directory, name), "r+b") as file:
+            file.seek(at)
+            held = file.read()
+            file.seek(at)
+            file.write(held)
 
     def sync(self, name: str) -> None:
         """Make the contents of a file durable."""

@@ -92,6 +92,8 @@ class Scan:
         self.missing: list[MissingSegment] = []
         #: The names of the segments, oldest first.
         self.segments = [n for n in files.names() if segment_first_sequence(n) is not None]
+        #: Where the last batch of the newest segment that has records begins.
+        self.last_batch = ("", 0)
         self._first_known = first_sequence is not None
 
     @property
@@ -142,6 +144,7 @@ class Scan:
                 if records:
                     self._resumed(records[0].sequence)
                     self.next_sequence += len(records)
+                    self._note_batch(name, records)
                     yield name, records
                     continue
                 empty = newest and at == SEGMENT_HEADER_BYTES
@@ -159,6 +162,12 @@ class Scan:
                 return
             self._damage(name, at, found[0] - at, reason)
             at, self.next_sequence = found
+
+    def _note_batch(self, name: str, records: list[Record]) -> None:
+        place = records[-1].place
+        if place < len(records):
+            first = records[len(records) - 1 - place].offset
+            self.last_batch = (name, first if first > SEGMENT_HEADER_BYTES else 0)
 
     def _header_fault(self, name: str, data: bytes) -> str:
         header = decode_segment_header(data)
@@ -196,8 +205,9 @@ def scan(log: str | Files, first_sequence: int | None = None) -> Scan:
 def repair_tail(finished: Scan) -> None:
     """Cut the torn tail a finished scan has found, and make what was read durable.
 
-    The sync matters without a torn tail too: after a process was killed its last records may be
-    readable and yet not be on the disk, and the next segment will vouch for them.
+    The second matters without a torn tail too. After a process was killed its last batch may be
+    readable and yet not be on the disk; after a failed sync the system even believes that it is,
+    so it is written once more. The next segment will vouch for all of it.
     """
     files = finished.files
     torn = finished.torn_tail
@@ -208,5 +218,7 @@ def repair_tail(finished: Scan) -> None:
     elif torn is not None:
         files.truncate(torn.segment, torn.offset)
     if kept:
+        name, at = finished.last_batch
+        files.write_back(kept[-1], at if name == kept[-1] else 0)
         files.sync(kept[-1])
     files.sync_names()

@@ -257,14 +257,14 @@ cdef class LogWriter:
         cdef uint8_t* p = self.writing.data
         cdef uint8_t* end = p + self.writing.length
         cdef uint8_t* start = p
-        cdef size_t size
+        cdef size_t size, used
         cdef uint64_t synced = load64(p + 8) - 1   # whatever stands before this batch
         cdef int failure
         while p < end:
             size = RECORD_HEADER_BYTES + <size_t>load32(p + 4)
-            if self.segment_fd < 0 or (self.segment_used > SEGMENT_HEADER_BYTES
-                                       and self.segment_used + (p - start) + size
-                                       > self.segment_bytes):
+            used = self.segment_used + (p - start)
+            if self.segment_fd < 0 or (used > SEGMENT_HEADER_BYTES
+                                       and used + size > self.segment_bytes):
                 failure = self.write_all(start, p - start)
                 if failure == 0:
                     failure = self.open_segment(load64(p + 8))
