@@ -36,6 +36,7 @@ cdef enum:
 HOLD_S = 0.01
 #: How long a client that said goodbye has to hang up, in seconds.
 LINGER_S = 0.5
+NO_LINK = LinkPort()
 HEARTBEAT = b"\x08\0\0\0\0\0\0\xce"
 
 
@@ -166,6 +167,9 @@ cdef class Link(LinkPort):
             self.held or self.blocked or self.stalled or self.behind or self.closed)
         if wanted != self.reading:
             self.reading = wanted
+            if wanted:
+                # A client that we did not listen to has not been silent.
+                self.received_ms = self.hub.now_ms()
             self.set_reading(wanted)
         return 0
 
@@ -211,7 +215,12 @@ cdef class Link(LinkPort):
     @property
     def is_paused(self):
         """Nothing is read from this client now, by our own choice."""
-        return self.held or self.blocked or self.stalled
+        return self.held or self.blocked
+
+    @property
+    def is_stalled(self):
+        """Nothing is read from this client because it does not read what we send."""
+        return self.stalled
 
     def is_dead(self):
         """Whether the transport has failed and nobody was told."""
@@ -237,6 +246,9 @@ cdef class Link(LinkPort):
             self.connection.release()
         finally:
             self.hub.end_turn()
+        # Link and connection hold each other: without this only the collector would free them.
+        self.connection.outlet.link = NO_LINK
+        self.connection.forget_channels()
 
 
 @cython.final

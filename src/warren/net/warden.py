@@ -61,8 +61,10 @@ class Warden:
         heartbeat_ms = link.connection.heartbeat_s * 1000
         if not heartbeat_ms:
             return
-        # While we do not read the client on purpose, its silence means nothing.
-        if not link.is_paused and now_ms - link.received_ms > 2 * heartbeat_ms:
+        # While we do not read the client on purpose, its silence means nothing. One that does not
+        # read us is alive as long as it takes something now and then.
+        heard_ms = link.sent_ms if link.is_stalled else link.received_ms
+        if not link.is_paused and now_ms - heard_ms > 2 * heartbeat_ms:
             self._hub.engine.log.warning(
                 "%s: missed heartbeats from client, timeout: %d s",
                 link.connection.name,

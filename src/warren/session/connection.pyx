@@ -291,6 +291,11 @@ cdef class Connection:
             self.last_channel = None
         self.channels.pop(number, None)
 
+    def forget_channels(self):
+        """The connection is over: nothing of it may keep it in memory."""
+        self.channels.clear()
+        self.last_channel = None
+
     def open_channels(self):
         """All channels, those waiting for close-ok too."""
         return list(self.channels.values())
