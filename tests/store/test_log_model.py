@@ -99,7 +99,7 @@ def schedule(seed: int) -> Run:
         short_write=source.choice([0, 0.3]),
         sync_error=source.choice([0, 0, 0.05]),
     )
-    run = Run(FaultyDisk(seed, faults), source, source.choice([200, 1500, 5000, 1 << 20]))
+    run = Run(FaultyDisk(seed, faults), source, source.choice([200, 1500, 5000, 1 << 15]))
     run.go(source.randrange(1, 6))
     return run
 
@@ -129,7 +129,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 def test_after_a_failed_sync_nothing_more_is_promised(seed: int) -> None:
     source = random.Random(seed)
     disk = FaultyDisk(seed, Faults(sync_error=0.1))
-    log = FaultyLog(disk, 1, source.choice([500, 1 << 20]))
+    log = FaultyLog(disk, 1, source.choice([500, 1 << 15]))
     bodies: list[bytes] = []
 
     def append_until_it_fails() -> None:

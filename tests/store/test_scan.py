@@ -132,7 +132,11 @@ def test_a_tail_of_zeros_is_the_end() -> None:
         found = read({ONE: files[ONE] + bytes(count)})
         assert found.sequences == [1, 2, 3]
         assert found.scan.torn_tail is None
+        assert found.scan.spare_tail is not None
+        assert found.scan.spare_tail.spare_bytes == count
         assert found.scan.sound
+        repair_tail(found.scan)
+        assert found.scan.files.read(ONE) == files[ONE]
     grown = {ONE: files[ONE] + bytes(99), segment_name(4): segment(4, 2)}
     assert read(grown).sequences == [1, 2, 3, 4, 5]
     assert read(grown).scan.sound

@@ -40,6 +40,8 @@ class _File:
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
+    #: Where the next append goes; behind it there may be room that was set aside.
+    position: int = 0
 
 
 class FaultyDisk:
@@ -86,8 +88,14 @@ class FaultyDisk:
         self._begin_operation(lambda: None)
         self._files[name] = _File()
 
+    def reserve(self, name: str, size: int) -> None:
+        """Set room aside behind what a file holds; it reads as zeros."""
+        file = self._file(name)
+        self._begin_operation(lambda: None)
+        file.data.extend(bytes(max(0, size - len(file.data))))
+
     def append(self, name: str, data: bytes) -> int:
-        """Write at the end of a file; how many bytes were taken."""
+        """Write behind what was written last; how many bytes were taken."""
         file = self._file(name)
         self._begin_operation(lambda: self._extend(file, data[: self._below(len(data) + 1)]))
         if self._strikes(self.faults.write_error):
@@ -103,6 +111,7 @@ class FaultyDisk:
         file = self._file(name)
         self._begin_operation(lambda: None)
         del file.data[size:]
+        file.position = min(file.position, size)
         file.dirty = {sector for sector in file.dirty if sector * SECTOR_BYTES < size}
 
     def write_back(self, name: str, at: int) -> None:
@@ -195,9 +204,10 @@ class FaultyDisk:
 
     def _extend(self, file: _File, data: bytes) -> None:
         if data:
-            first = len(file.data) // SECTOR_BYTES
-            file.data += data
-            file.dirty.update(range(first, (len(file.data) - 1) // SECTOR_BYTES + 1))
+            first = file.position // SECTOR_BYTES
+            file.data[file.position : file.position + len(data)] = data
+            file.position += len(data)
+            file.dirty.update(range(first, (file.position - 1) // SECTOR_BYTES + 1))
 
     def _some(self, sectors: set[int]) -> set[int]:
         """All of them, none, the first few, or any."""
@@ -220,21 +230,18 @@ class FaultyDisk:
             file.durable[at : at + len(piece)] = piece
 
     def _lose_unsynced(self, file: _File) -> None:
-        synced_bytes = len(file.durable)
         kept = self._some(file.dirty)
-        self._carry(file, kept)
+        torn = max(kept) if kept and self._strikes(0.3) else None
+        self._carry(file, kept - {torn})
+        if torn is not None:
+            at = torn * SECTOR_BYTES
+            piece = file.data[at : at + self._below(SECTOR_BYTES)]
+            file.durable.extend(bytes(max(0, at - len(file.durable))))
+            file.durable[at : at + len(piece)] = piece
         if len(file.durable) < len(file.data) and self._strikes(0.5):
             # The size was written and the data was not.
             missing = len(file.data) - len(file.durable)
             old = self._strikes(0.3)
             file.durable.extend(self.random.randbytes(missing) if old else bytes(missing))
-        elif len(file.durable) > synced_bytes and self._strikes(0.3):
-            # The last sector was written in part.
-            keep = synced_bytes + self._below(len(file.durable) - synced_bytes + 1)
-            torn = self._below(2)
-            if torn:
-                file.durable[keep:] = bytes(len(file.durable) - keep)
-            else:
-                del file.durable[keep:]
         file.data = bytearray(file.durable)
         file.dirty = set()

@@ -83,6 +83,7 @@ class FaultyLog:
         if not self._closed:
             self._closed = True
             self.step()
+            self._finish()
         self.check()
 
     def step(self) -> None:
@@ -98,6 +99,13 @@ class FaultyLog:
         self._persisted = batch[-1].sequence
         self._batches += 1
         self._written_bytes += sum(record_bytes(record) for record in batch)
+
+    def _finish(self) -> None:
+        if not self._error:
+            try:
+                self._end_segment()
+            except OSError as error:
+                self._error = error.errno or errno.EIO
 
     def _write_batch(self, batch: list[Record]) -> None:
         synced = batch[0].sequence - 1
@@ -125,11 +133,16 @@ class FaultyLog:
             self._segment_used += written
             del data[:written]
 
-    def _open_segment(self, first_sequence: int) -> None:
+    def _end_segment(self) -> None:
         if self._segment:
+            self.disk.truncate(self._segment, self._segment_used)
             self.disk.sync(self._segment)
+
+    def _open_segment(self, first_sequence: int) -> None:
+        self._end_segment()
         self._segment = segment_name(first_sequence)
         self._segment_used = 0
         self.disk.create(self._segment)
+        self.disk.reserve(self._segment, self.segment_bytes)
         self.disk.sync_names()
         self._write_all(bytearray(encode_segment_header(first_sequence)))

@@ -51,6 +51,15 @@ class TornTail:
 
 
 @dataclass(frozen=True, slots=True)
+class SpareTail:
+    """Zeros behind the newest record: room that was set aside and not used."""
+
+    segment: str
+    offset: int
+    spare_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Damage:
     """Bytes that should be records and are not."""
 
@@ -88,6 +97,7 @@ class Scan:
         #: What the next append is numbered.
         self.next_sequence = first_sequence or 1
         self.torn_tail: TornTail | None = None
+        self.spare_tail: SpareTail | None = None
         self.damages: list[Damage] = []
         self.missing: list[MissingSegment] = []
         #: The names of the segments, oldest first.
@@ -149,6 +159,8 @@ class Scan:
                     continue
                 empty = newest and at == SEGMENT_HEADER_BYTES
                 if zeros_from(data, at) and not empty:
+                    if newest and at < len(data):
+                        self.spare_tail = SpareTail(name, at, len(data) - at)
                     return
             if newest and not proves_synced(data, at, self.next_sequence, highest):
                 cut = at if at > SEGMENT_HEADER_BYTES else 0
@@ -203,9 +215,9 @@ def scan(log: str | Files, first_sequence: int | None = None) -> Scan:
 
 
 def repair_tail(finished: Scan) -> None:
-    """Cut the torn tail a finished scan has found, and make what was read durable.
+    """Cut the torn or spare tail a finished scan has found, and make what was read durable.
 
-    The second matters without a torn tail too. After a process was killed its last batch may be
+    The last matters without a torn tail too. After a process was killed its last batch may be
     readable and yet not be on the disk; after a failed sync the system even believes that it is,
     so it is written once more. The next segment will vouch for all of it.
     """
@@ -217,6 +229,8 @@ def repair_tail(finished: Scan) -> None:
         kept.remove(torn.segment)
     elif torn is not None:
         files.truncate(torn.segment, torn.offset)
+    if finished.spare_tail is not None:
+        files.truncate(finished.spare_tail.segment, finished.spare_tail.offset)
     if kept:
         name, at = finished.last_batch
         files.write_back(kept[-1], at if name == kept[-1] else 0)

@@ -6,7 +6,7 @@ What the findings mean (end, torn tail, damage) is decided in `scan.py`.
 
 cimport cython
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from warren.store.crc32c cimport crc32c
 
@@ -126,10 +126,10 @@ def zeros_from(bytes segment not None, size_t at):
     """Whether there is nothing but zeros from an offset to the end."""
     cdef const uint8_t* data = segment
     cdef size_t size = len(segment)
-    with nogil:
-        while at < size and data[at] == 0:
-            at += 1
-    return at >= size
+    if at >= size:
+        return True
+    # All are equal to the one before, and the first is zero.
+    return data[at] == 0 and memcmp(data + at, data + at + 1, size - at - 1) == 0
 
 
 cdef struct Search:

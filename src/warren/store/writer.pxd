@@ -42,5 +42,6 @@ cdef class LogWriter:
     cdef int run(self) noexcept nogil
     cdef int write_batch(self) noexcept nogil
     cdef int write_all(self, const uint8_t* data, size_t n) noexcept nogil
+    cdef int end_segment(self) noexcept nogil
     cdef int open_segment(self, uint64_t first_sequence) noexcept nogil
     cdef void tell(self) noexcept nogil
