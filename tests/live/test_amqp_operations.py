@@ -97,6 +97,7 @@ def test_unblocked_when_all_alarms_are_over(node: LiveNode, clients: Clients) ->
     publisher.publish("nowhere", b"1")
     publisher.declare("q")
     node.call(lambda: engine.set_alarm("disk", True))
+    publisher.publish("nowhere", b"2")
     assert publisher.expect("connection.blocked").reason == "low on disk"
     # The node's own watch would clear a memory alarm at its next look.
     node.call(lambda: engine.alarms.add("other"))
@@ -106,6 +107,33 @@ def test_unblocked_when_all_alarms_are_over(node: LiveNode, clients: Clients) ->
     node.call(lambda: engine.set_alarm("disk", True))
     node.call(lambda: engine.set_alarm("disk", False))
     publisher.expect("connection.unblocked")
+
+
+def test_an_alarm_waits_for_the_next_publish(node: LiveNode, clients: Clients) -> None:
+    """Whoever published once but only acknowledges now goes on being read."""
+    engine = node.node.engine
+    worker = clients.channel()
+    worker.declare("q")
+    worker.qos(1)
+    for body in (b"1", b"2", b"3"):
+        worker.publish("q", body)
+    worker.wait_depth("q", 3)
+    worker.consume("q")
+    first = worker.delivery()
+    node.call(lambda: engine.set_alarm("disk", True))
+    try:
+        assert worker.quiet(0.05)
+        worker.ack(first.delivery_tag)
+        worker.ack(worker.delivery().delivery_tag)
+        assert worker.delivery().body == b"3"
+        worker.publish("q", b"4")
+        worker.expect("connection.blocked")
+        worker.ack(3)
+        assert worker.quiet(0.05)
+    finally:
+        node.call(lambda: engine.set_alarm("disk", False))
+    worker.expect("connection.unblocked")
+    assert worker.delivery().body == b"4"
 
 
 # -- heartbeats ------------------------------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""Alarms: while memory or disk is short, publishers are not read and are told so."""
+"""Alarms: while memory or disk is short, publishers are not read and are told so.
+
+A connection counts as a publisher from its first attempt to publish while an alarm is in force, not
+before: one that only acknowledges goes on being read, since that is what frees memory.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,12 @@ Resource = Literal["memory", "disk"]
 
 
 def set_alarm(engine: Engine, resource: Resource, raised: bool) -> None:
-    """The node has measured: raise or clear an alarm."""
+    """The node has measured: raise or clear an alarm. Publishers meet it at their next publish."""
     if raised == (resource in engine.alarms):
         return
     if raised:
         engine.alarms.add(resource)
         engine.log.warning("%s alarm: publishers are blocked until it clears", resource)
-        for connection in list(engine.connections):
-            if connection.publishes:
-                block_publisher(engine, connection)
     else:
         engine.alarms.discard(resource)
         engine.log.info("%s alarm cleared", resource)
