@@ -281,6 +281,26 @@ def test_consumer_timeout_by_policy(
     assert (again.body, again.redelivered) == (b"1", True)
 
 
+def test_a_dying_connection_delivers_nothing_to_itself(
+    clients: Clients, channel: RawChannel
+) -> None:
+    """Its channels end together: one return counts once against the delivery limit."""
+    channel.declare("q", {"x-delivery-limit": 2})
+    channel.publish("q", b"m")
+    channel.wait_depth("q", 1)
+    dying = clients.connect()
+    for number in range(1, 6):
+        dying.channel(number).consume("q")
+    channel.wait_depth("q", 0)
+    dying.drop()
+    channel.wait_depth("q", 1)
+    again = channel.get("q", no_ack=False)
+    assert again is not None
+    assert (again.body, again.redelivered) == (b"m", True)
+    channel.nack(again.delivery_tag)
+    assert channel.depth("q") == 1
+
+
 # -- settling --------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import warren
 from warren.auth.sasl import PeerCertificate, new_mechanism
+from warren.engine.consume import end_channels
 from warren.engine.queues import remove_queue
 from warren.model.errors import AmqpError, ConnectionForced, NotAllowed
 from warren.session.channel import Channel
@@ -149,10 +150,10 @@ def end_connection(engine: Engine, connection: Connection) -> None:
     del engine.connections[connection]
     connection.vhost.connections -= 1
     engine.connections_of_user[connection.user] -= 1
-    for channel in connection.open_channels():
-        if not channel.closing:
-            channel.closing = True
-            engine.end_channel(channel)
+    ending = [channel for channel in connection.open_channels() if not channel.closing]
+    for channel in ending:
+        channel.closing = True
+    end_channels(engine, ending)
     for name in list(connection.exclusive_queues):
         queue = connection.vhost.queues.get(name)
         if queue is not None and queue.owner is connection:

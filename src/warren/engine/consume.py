@@ -184,16 +184,28 @@ def get(
 
 def end_channel(engine: Engine, channel: Channel) -> None:
     """The channel is over: consumers go, what they held goes back, auto-delete queues go last."""
-    consumers = list(channel.consumers.values())
-    channel.consumers.clear()
-    channel.transaction = None
-    queues = {queue: None for c in consumers if (queue := _detach(engine, c)) is not None}
-    channel.requeue_all()
+    end_channels(engine, [channel])
+
+
+def end_channels(engine: Engine, channels: list[Channel]) -> None:
+    """Channels that end together: none may be given what another of them gives back."""
+    queues: dict[AmqpQueue, None] = {}
+    for channel in channels:
+        consumers = list(channel.consumers.values())
+        channel.consumers.clear()
+        channel.transaction = None
+        for consumer in consumers:
+            queue = _detach(engine, consumer)
+            if queue is not None:
+                queues[queue] = None
+    for channel in channels:
+        channel.requeue_all()
     now_ms = engine.clock.now_ms()
     for queue in queues:
         if not queue.deleted:
             queue.run(now_ms)
             delete_if_unused(engine, queue)
-    engine.channel_count -= 1
-    engine.channels_of_user[channel.connection.user] -= 1
-    engine.emit("channel.closed", connection=channel.connection.name, channel=channel.number)
+    for channel in channels:
+        engine.channel_count -= 1
+        engine.channels_of_user[channel.connection.user] -= 1
+        engine.emit("channel.closed", connection=channel.connection.name, channel=channel.number)
