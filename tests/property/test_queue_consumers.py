@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from warren.engine.effects import Effects
 from warren.model.message import Address
-from warren.model.ports import LinkPort
+from warren.model.ports import LinkPort, TurnClock
 from warren.queue.queue import Queue
 from warren.session.channel import Channel, Consumer
 from warren.session.outlet import Outlet
@@ -83,7 +83,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.consumers) < 5)
     @rule(no_ack=st.booleans(), prefetch=st.integers(0, 3), priority=st.integers(-1, 1))
     def consume(self, no_ack: bool, prefetch: int, priority: int) -> None:
-        channel = Channel(None, None, Outlet(LinkPort()), 1, 1000)
+        channel = Channel(None, None, Outlet(LinkPort(), TurnClock()), 1, 1000)
         tag = f"c{len(self.held)}"
         consumer = Consumer(channel, tag, self.queue, no_ack, False, priority, {}, prefetch)
         channel.consumers[tag] = consumer

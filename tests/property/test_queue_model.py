@@ -50,7 +50,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     slots = Bundle("slots")
 
-    @initialize(max_priority=st.sampled_from([-1, 0, 3]))
+    @initialize(max_priority=st.sampled_from([-1, 0, 3, 255]))
     def start(self, max_priority: int) -> None:
         self.effects = Effects()
         self.queue = Queue("q", self.effects, max_priority)

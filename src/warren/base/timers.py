@@ -44,6 +44,10 @@ class Timers:
             self.on_earlier(at_ms)
         return timer
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether `run_due` would find anything."""
+        return bool(self._heap) and self._heap[0][0] <= now_ms
+
     def run_due(self, now_ms: int) -> None:
         """Run all actions whose time has come, in order."""
         while self._heap and self._heap[0][0] <= now_ms:

@@ -32,6 +32,12 @@ cdef class Effects(QueueEffects):
             self.on_relieved(queue)
         return 0
 
+    cdef bint postpone(self, QueuePort queue) except -1:
+        if self.on_postponed is None:
+            return False
+        self.on_postponed(queue)
+        return True
+
     def take_dead_letters(self):
         taken, self.dead_letters = self.dead_letters, []
         return taken

@@ -31,6 +31,7 @@ from warren.engine.effects import Effects
 from warren.engine.settings import EngineSettings
 from warren.engine.vhost import VHost
 from warren.model.errors import ConnectionForced, NotFound
+from warren.model.ports import TurnClock
 
 if TYPE_CHECKING:
     from warren.auth.permissions import Access, ResourceKind
@@ -77,6 +78,8 @@ class Engine:
         self.log = log
         self.timers = Timers()
         self.effects = Effects()
+        #: The time of the turn that is going on, for everything that happens in it.
+        self.turn = TurnClock()
         self.vhosts: dict[str, VHost] = {}
         #: Open connections, oldest first.
         self.connections: dict[Connection, None] = {}
@@ -209,12 +212,19 @@ class Engine:
                 for queue, at_ms in self.effects.take_expiries():
                     self._arm_expiry(queue, at_ms)
                 for queue, message, reason in self.effects.take_dead_letters():
-                    dead_letter.dead_letter(self, queue, message, reason)
+                    self._guard(dead_letter.dead_letter, self, queue, message, reason)
                 actions, self._later = self._later, []
                 for action in actions:
-                    action(self.clock.now_ms())
+                    self._guard(action, self.clock.now_ms())
         finally:
             self._running_effects = False
+
+    def _guard(self, action: Callable[..., None], *arguments: Any) -> None:
+        """One action that fails must not take the others of its turn with it."""
+        try:
+            action(*arguments)
+        except Exception:
+            self.log.exception("a fault of ours, after an operation")
 
     def _arm_expiry(self, queue: AmqpQueue, at_ms: int) -> None:
         if queue.deleted:
@@ -230,7 +240,10 @@ class Engine:
 
     def tick(self) -> None:
         """Run what is due."""
-        self.timers.run_due(self.clock.now_ms())
+        now_ms = self.turn.now_ms = self.clock.now_ms()
+        while self.timers.is_due(now_ms):
+            # An action that fails is gone from the timers; the others follow.
+            self._guard(self.timers.run_due, now_ms)
         self.run_effects()
 
     # -- events ------------------------------------------------------------------------------------

@@ -17,6 +17,10 @@ cdef enum:
     DEAD_DELIVERY_LIMIT = 3
 
 
+cdef class TurnClock:
+    cdef public int64_t now_ms
+
+
 cdef class ConsumerPort:
     cdef readonly int priority
     cdef readonly bint no_ack
@@ -34,6 +38,7 @@ cdef class QueuePort:
     cdef int reject(self, uint64_t slot) except -1
     cdef int requeue(self, uint64_t slot) except -1
     cdef int pump(self, int64_t now_ms) except -1
+    cdef int pump_some(self, int64_t now_ms, int limit) except -1
     cdef int consumer_ready(self, ConsumerPort consumer) except -1
 
 
@@ -42,6 +47,7 @@ cdef class QueueEffects:
     cdef int dead_letter(self, QueuePort queue, Message message, int reason) except -1
     cdef int expiry_due(self, QueuePort queue, int64_t at_ms) except -1
     cdef int relieved(self, QueuePort queue) except -1
+    cdef bint postpone(self, QueuePort queue) except -1
 
 
 cdef class LinkPort:

@@ -2,6 +2,9 @@ from typing import Any
 
 from warren.model.message import Address
 
+class TurnClock:
+    now_ms: int
+
 class ConsumerPort:
     priority: int
     no_ack: bool
@@ -14,6 +17,7 @@ class QueueEffects:
     pending: bool
 
 class LinkPort:
+    def hold(self, queue: QueuePort) -> None: ...
     def set_blocked(self, blocked: bool) -> None: ...
 
 class Route:

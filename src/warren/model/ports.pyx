@@ -1,6 +1,10 @@
 """The seams of the data plane: abstract bases that let parts meet without importing each other."""
 
 
+cdef class TurnClock:
+    """The time of the turn that is going on, shared by all who need it: set once, read often."""
+
+
 cdef class ConsumerPort:
     """Where a queue puts messages: implemented by the session."""
 
@@ -34,6 +38,9 @@ cdef class QueuePort:
     cdef int pump(self, int64_t now_ms) except -1:
         raise NotImplementedError
 
+    cdef int pump_some(self, int64_t now_ms, int limit) except -1:
+        raise NotImplementedError
+
     cdef int consumer_ready(self, ConsumerPort consumer) except -1:
         raise NotImplementedError
 
@@ -52,6 +59,10 @@ cdef class QueueEffects:
 
     cdef int relieved(self, QueuePort queue) except -1:
         return 0
+
+    cdef bint postpone(self, QueuePort queue) except -1:
+        """Much has been delivered in this turn: go on in the next one? False when there is none."""
+        return False
 
 
 cdef class LinkPort:
@@ -72,6 +83,10 @@ cdef class LinkPort:
     cdef int block_reading(self, bint blocked) except -1:
         """An alarm is in force: read nothing from this client until it is over."""
         return 0
+
+    def hold(self, QueuePort queue not None):
+        """`hold_back` for Python callers."""
+        self.hold_back(queue)
 
     def set_blocked(self, bint blocked):
         self.block_reading(blocked)

@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
+from warren.model.ports cimport TurnClock
+
 
 cdef class Hub:
     cdef readonly object loop
@@ -10,6 +12,7 @@ cdef class Hub:
     cdef bint flush_scheduled
     cdef readonly int depth    # inside how many turns we are
     cdef readonly dict links   # all open links, oldest first
+    cdef TurnClock turn
     cdef readonly dict held    # queue -> links that wait for it to be relieved
     cdef uint8_t* room(self, size_t n) except NULL
     cdef int64_t now_ms(self) noexcept

@@ -25,6 +25,7 @@ cdef class Hub:
         self.buffer = <uint8_t*>malloc(self.capacity)
         if self.buffer is NULL:
             raise MemoryError()
+        self.turn = engine.turn
         self.dirty = []
         self.links = {}
         self.held = {}
@@ -61,7 +62,10 @@ cdef class Hub:
             links = self.dirty
             self.dirty = []
             for link in links:
-                link.flush()
+                try:
+                    link.flush()
+                except Exception:  # noqa: BLE001 - the others of the list must still be flushed
+                    self.engine.log.exception("a link failed while it was flushed")
         return 0
 
     def flush(self):
@@ -70,12 +74,25 @@ cdef class Hub:
         self.flush_all()
 
     def begin_turn(self):
+        if self.depth == 0:
+            self.turn.now_ms = self.now_ms()
         self.depth += 1
 
     def end_turn(self):
         self.depth -= 1
         if self.depth == 0:
             self.flush_all()
+
+    def pump_later(self, queue):
+        """A queue has had its share of this turn: it goes on in the next."""
+        self.loop.call_soon(self.pump, queue)
+
+    def pump(self, queue):
+        self.begin_turn()
+        try:
+            queue.run(self.turn.now_ms)
+        finally:
+            self.end_turn()
 
     def hold(self, queue, link):
         """A link waits for a congested queue."""

@@ -16,6 +16,7 @@ cdef class Link(LinkPort):
     cdef bint reading
     cdef bint parting          # all is said; the client is to hang up
     cdef QueuePort held_queue
+    cdef object hold_timer
     cdef int64_t held_deliveries
     cdef readonly int64_t opened_ms
     cdef readonly int64_t received_ms

@@ -31,6 +31,8 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef enum:
     READ_BYTES = 262144
+    # Memory for an unfinished frame beyond this is given back when the frame is finished.
+    KEEP_REST_BYTES = 65536
 
 #: The longest a publisher is held back at a time, in seconds.
 HOLD_S = 0.01
@@ -88,6 +90,10 @@ cdef class Link(LinkPort):
             self.keep_rest(data + used, n - used)
         else:
             self.rest_len = 0
+            if self.rest_room > KEEP_REST_BYTES:
+                free(self.rest)
+                self.rest = NULL
+                self.rest_room = 0
         if self.connection.outlet.output.pending() > UNREAD_BYTES_MAX:
             self.stalled = True
             self.update_reading()
@@ -137,7 +143,7 @@ cdef class Link(LinkPort):
             self.held_queue = queue
             self.held_deliveries = queue.deliveries
             self.hub.hold(queue, self)
-            self.hub.loop.call_later(HOLD_S, self.end_hold, True)
+            self.hold_timer = self.hub.loop.call_later(HOLD_S, self.end_hold, True)
             self.update_reading()
         return 0
 
@@ -148,6 +154,8 @@ cdef class Link(LinkPort):
         queue = self.held_queue
         self.held = False
         self.held_queue = None
+        # A timer left over would end the next pause early and take its consumers for slow ones.
+        self.hold_timer.cancel()
         if timed_out:
             waiting = self.hub.held.get(queue)
             if waiting is not None and self in waiting:
@@ -204,7 +212,6 @@ cdef class Link(LinkPort):
             self.update_reading()
             pending = self.connection.outlet.output.pending()
         if not self.connection.outlet.writable and pending < RESUME_BYTES:
-            self.connection.outlet.now_ms = self.hub.now_ms()
             self.connection.became_writable()
         if self.connection.state == CLOSED and pending == 0:
             self.part()
@@ -319,7 +326,7 @@ cdef class SocketLink(Link):
                 self.connection.outlet.writable = False
                 self.hub.loop.call_soon(self.lost)
                 return 0
-            self.sent_ms = self.connection.outlet.now_ms
+            self.sent_ms = self.hub.turn.now_ms
             self.bytes_out += n
             output.sent(n)
         return 0
@@ -351,6 +358,10 @@ cdef class StreamLink(Link):
 
     def connection_made(self, transport):
         self.transport = transport
+        if self.closed:
+            # The warden lost patience before the handshake was over.
+            transport.abort()
+            return
         transport.set_write_buffer_limits(high=READ_BYTES)
 
     def connection_lost(self, _error):

@@ -101,6 +101,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._hub = Hub(self._loop, self.engine)
         self.engine.effects.on_relieved = self._hub.relieved
+        self.engine.effects.on_postponed = self._hub.pump_later
         self.engine.timers.on_earlier = self._schedule
         try:
             self._open_listeners(self._hub)
@@ -162,10 +163,12 @@ class Node:
 
     def _tick(self) -> None:
         self._wake = None
-        self.in_turn(self.engine.tick)
-        next_ms = self.engine.timers.next_ms()
-        if next_ms is not None and self._wake is None:
-            self._schedule(next_ms)
+        try:
+            self.in_turn(self.engine.tick)
+        finally:
+            next_ms = self.engine.timers.next_ms()
+            if next_ms is not None and self._wake is None:
+                self._schedule(next_ms)
 
     def in_turn(self, action: Callable[[], Result]) -> Result:
         """Act on the engine from outside a client's request; what follows from it is sent."""

@@ -34,6 +34,7 @@ cdef class Queue(QueuePort):
     cdef readonly uint64_t unacked
     cdef int64_t armed_ms      # when `expire` has been asked for; 0: not
     cdef bint pumping
+    cdef bint postponed        # it is to be pumped in the next turn
     cdef int64_t slow_until_ms
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered

@@ -6,7 +6,7 @@ available consumers until one side runs out. A consumer stands in the ring only 
 message; the session puts it back by `consumer_ready`. What must happen outside (dead-lettering,
 timers, waking publishers) is told to `QueueEffects` and done when the operation is over.
 
-A slot number is `priority level << 56 | position`.
+A slot number is `priority level << 55 | position`.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -20,7 +20,8 @@ from warren.queue.ring cimport ConsumerRing
 from warren.queue.slots cimport Slot, SlotLog
 
 cdef enum:
-    LEVEL_SHIFT = 56
+    # Room for 255 levels above it in a number that keeps its sign: -1 says "none".
+    LEVEL_SHIFT = 55
     # A backlog this long, with consumers at work on it, makes publishers hold back a moment ...
     CONGESTED_MESSAGES = 16384
     # ... until it has shrunk to this.
@@ -29,6 +30,10 @@ cdef enum:
     BRISK_DELIVERIES = 256
     # ... and publishers are then left alone this long: a queue is also a place to keep messages.
     SLOW_CONSUMERS_MS = 1000
+
+cdef enum:
+    # Deliveries of one queue in one turn; some 5 ms of work.
+    PUMP_DELIVERIES = 16384
 
 cdef uint64_t POSITION_MASK = ((<uint64_t>1) << LEVEL_SHIFT) - 1
 
@@ -238,6 +243,18 @@ cdef class Queue(QueuePort):
     # -- delivering --------------------------------------------------------------------------------
 
     cdef int pump(self, int64_t now_ms) except -1:
+        """Delivers all it can, or so much that others must have their turn first."""
+        while self.pump_some(now_ms, PUMP_DELIVERIES) == PUMP_DELIVERIES:
+            if self.postponed:
+                return 0
+            if self.ready and self.ring.size() and self.effects.postpone(self):
+                self.postponed = True
+                return 0
+        return 0
+
+    cdef int pump_some(self, int64_t now_ms, int limit) except -1:
+        """Delivers up to a number of messages; how many that were."""
+        cdef int count = 0
         cdef ConsumerPort consumer
         cdef uint64_t slot, position
         cdef SlotLog log
@@ -249,7 +266,8 @@ cdef class Queue(QueuePort):
             return 0
         self.pumping = True
         try:
-            while self.ready and self.ring.size():
+            while count < limit and self.ready and self.ring.size():
+                count += 1
                 if self.may_expire:
                     self.drop_expired(now_ms)
                     if not self.ready:
@@ -280,7 +298,7 @@ cdef class Queue(QueuePort):
             self.arm_head()
         if self.congested:
             self.check_relief()
-        return 0
+        return count
 
     def check_relief(self):
         if self.ready <= RELIEVED_MESSAGES or not self.consumers:
@@ -300,6 +318,7 @@ cdef class Queue(QueuePort):
 
     def run(self, int64_t now_ms):
         """Deliver what can be delivered."""
+        self.postponed = False
         self.pump(now_ms)
 
     def get(self, bint no_ack, int64_t now_ms):

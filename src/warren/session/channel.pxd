@@ -40,6 +40,8 @@ cdef class Channel:
     cdef readonly object engine
     cdef readonly Outlet outlet
     cdef public bint closing           # channel.close is sent; only its answer counts
+    cdef bint close_crossed            # ... and the client has sent its own meanwhile
+    cdef size_t wake_from              # whose turn it is when room is shared out
     cdef public bint traced            # the firehose wants copies
     cdef public str last_queue         # the queue declared last: what an empty name stands for
     # publishing

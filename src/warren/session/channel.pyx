@@ -29,6 +29,10 @@ from warren.model.errors import (
 cdef enum:
     # Properties that need the engine's full publish.
     SPECIAL = HAS_CARBON_COPY | HAS_REPLY_TO | HAS_USER_ID | BAD_EXPIRATION
+    # How many messages in a row one of several consumers gets of shared room.
+    PORTION = 16
+    # No message is longer, whatever the configuration says: sizes are kept in 32 bits.
+    MESSAGE_BYTES_MAX = 536870912
     # A body is given memory as it arrives, not as it was announced; this much to start with.
     BODY_ROOM_BYTES = 131072
 
@@ -68,7 +72,7 @@ cdef class Consumer(ConsumerPort):
         cdef Channel channel = self.channel
         channel.deliveries.last_tag += 1
         if not self.no_ack:
-            channel.deliveries.push(slot, queue, self, channel.outlet.now_ms)
+            channel.deliveries.push(slot, queue, self, channel.outlet.turn.now_ms)
             self.inflight += 1
             channel.inflight += 1
             if channel.global_prefetch and channel.inflight >= channel.global_prefetch:
@@ -110,6 +114,33 @@ cdef class Consumer(ConsumerPort):
         self.cancelled = True
 
 
+cdef int share_out(list consumers, size_t first, int64_t now_ms) except -1:
+    """Room that several consumers share goes to them in small portions, each time from another on.
+
+    Otherwise the first one with a backlog would have it all, for as long as the backlog lasts.
+    """
+    cdef Consumer consumer
+    cdef size_t n, i
+    cdef bint more = True
+    consumers = [c for c in consumers if (<Consumer>c).queue is not None]
+    n = len(consumers)
+    for consumer in consumers:
+        if not consumer.available:
+            consumer.queue.consumer_ready(consumer)
+    while more:
+        more = False
+        for i in range(n):
+            consumer = <Consumer>consumers[(first + i) % n]
+            if consumer.available and consumer.queue.pump_some(now_ms, PORTION) == PORTION:
+                more = True
+    return 0
+
+
+def share_room(list consumers not None, size_t first, int64_t now_ms):
+    """`share_out` for the connection, whose channels share what the peer has room for."""
+    share_out(consumers, first, now_ms)
+
+
 @cython.final
 cdef class Channel:
     """See the module's text."""
@@ -120,7 +151,7 @@ cdef class Channel:
         self.engine = engine
         self.outlet = outlet
         self.number = number
-        self.max_message_bytes = max_message_bytes
+        self.max_message_bytes = min(max_message_bytes, <uint64_t>MESSAGE_BYTES_MAX)
         self.books = {}
         self.deliveries = Deliveries()
         self.consumers = {}
@@ -243,7 +274,7 @@ cdef class Channel:
         if route.plain and n and not message.marks & SPECIAL and not self.traced:
             for i in range(n):
                 queue = <QueuePort>route.queues[i]
-                refused |= queue.publish(message, self.outlet.now_ms)
+                refused |= queue.publish(message, self.outlet.turn.now_ms)
                 if queue.congested:
                     self.outlet.link.hold_back(queue)
         else:
@@ -351,7 +382,7 @@ cdef class Channel:
             self.wake_all()
         elif consumer is not None and not consumer.available:
             consumer.queue.consumer_ready(consumer)
-        return queue.pump(self.outlet.now_ms)
+        return queue.pump(self.outlet.turn.now_ms)
 
     def settle_tag(self, uint64_t tag, bint multiple, str how not None):
         """Settle from Python: "ack", "reject" or "requeue"."""
@@ -364,7 +395,7 @@ cdef class Channel:
         """basic.get hands out a message: the delivery tag for it."""
         self.deliveries.last_tag += 1
         if not no_ack:
-            self.deliveries.push(slot, queue, None, self.outlet.now_ms)
+            self.deliveries.push(slot, queue, None, self.outlet.turn.now_ms)
         return self.deliveries.last_tag
 
     def set_global_prefetch(self, uint32_t limit):
@@ -380,14 +411,9 @@ cdef class Channel:
                 consumer.queue.consumer_ready(consumer)
 
     def wake_all(self):
-        """The peer reads again, or a limit was raised: all consumers may have room."""
-        cdef Consumer consumer
-        for consumer in list(self.consumers.values()):
-            if consumer.queue is not None:
-                if not consumer.available:
-                    consumer.queue.consumer_ready(consumer)
-                if consumer.available:
-                    consumer.queue.pump(self.outlet.now_ms)
+        """The limit that all share has room again, or was raised."""
+        self.wake_from += 1
+        share_out(list(self.consumers.values()), self.wake_from, self.outlet.turn.now_ms)
 
     def requeue_all(self):
         """The channel ends or recovers: what is out goes back to its queues."""

@@ -24,6 +24,7 @@ cdef class Connection:
     cdef uint32_t frame_limit        # longest frame taken now, in bytes
     cdef dict channels               # by number, those waiting for close-ok too
     cdef Channel last_channel        # the one of the newest frame: the next is often its
+    cdef size_t wake_from            # which consumer is first when the peer reads again
     cdef readonly bint publishes     # has published: alarms block it
     cdef bint published_now          # ... in the current turn
     cdef int budget                  # methods it may still ask for in the current turn

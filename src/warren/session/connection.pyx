@@ -19,6 +19,7 @@ from warren.wire.output cimport get16, get32, get64
 from warren.model.errors import (
     AmqpError, ChannelNumberError, CommandInvalid, FrameError, UnexpectedFrame, WireSyntaxError,
 )
+from warren.session.channel import share_room
 from warren.session.dispatch import CHANNEL_HANDLERS, CONNECTION_HANDLERS, OPENING_METHODS
 from warren.session.states import STATE_NAMES
 from warren.wire.constants import PROTOCOL_HEADER
@@ -45,7 +46,7 @@ cdef class Connection:
     def __init__(self, engine, LinkPort link not None, uint32_t initial_frame_max=8192):
         self.engine = engine
         self.effects = engine.effects
-        self.outlet = Outlet(link)
+        self.outlet = Outlet(link, engine.turn)
         self.frame_limit = initial_frame_max
         self.channels = {}
         self.channel_max = 0
@@ -65,7 +66,7 @@ cdef class Connection:
         so much at once that others would wait: then `budget` is used up, and it must come again.
         """
         cdef Py_ssize_t at = 0
-        self.outlet.now_ms = now_ms
+        self.outlet.turn.now_ms = now_ms
         self.budget = TURN_METHODS
         if self.state == AWAIT_GREETING:
             if n < GREETING_BYTES:
@@ -208,8 +209,10 @@ cdef class Connection:
                 if key == CHANNEL_CLOSE_OK:
                     self.drop_channel(number)
                 elif key == CHANNEL_CLOSE:
+                    # Two closes have crossed. The client still owes the answer to ours, but one
+                    # that thinks it need not give it may take the number again.
                     self.outlet.method(number, encode_method(BY_NAME["channel.close-ok"]))
-                    self.drop_channel(number)
+                    channel.close_crossed = True
                 return
         channel = self.channel_for(number, False)
         if channel is None:
@@ -278,7 +281,11 @@ cdef class Connection:
         self.decode(payload)
         if self.state != RUNNING:
             raise UnexpectedFrame("the connection is not open yet")
-        if self.find_channel(number) is not None:
+        existing = self.find_channel(number)
+        if existing is not None and existing.close_crossed:
+            self.drop_channel(number)
+            existing = None
+        if existing is not None:
             raise ChannelNumberError("second 'channel.open' seen")
         self.engine.check_channel(self)
         channel = self.engine.make_channel(self, number)
@@ -355,9 +362,12 @@ cdef class Connection:
     def became_writable(self):
         """The peer has read enough of what was stalled: deliveries go on."""
         self.outlet.writable = True
+        self.wake_from += 1
+        consumers = []
         for channel in self.open_channels():
             if not (<Channel>channel).closing:
-                (<Channel>channel).wake_all()
+                consumers.extend((<Channel>channel).consumers.values())
+        share_room(consumers, self.wake_from, self.outlet.turn.now_ms)
 
     def accept_frames(self, uint32_t frame_max):
         """The handshake settled the frame size, both ways."""

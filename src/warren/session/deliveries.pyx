@@ -11,6 +11,10 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+cdef enum:
+    # A ring that was once longer than this is given back when nothing is outstanding.
+    KEEP_ENTRIES = 4096
+
 
 @cython.final
 cdef class Deliveries:
@@ -96,6 +100,10 @@ cdef class Deliveries:
             self.count -= 1
         Py_XDECREF(queue)
         Py_XDECREF(consumer)
+        if self.count == 0 and self.capacity > KEEP_ENTRIES:
+            free(self.entries)
+            self.entries = NULL
+            self.capacity = self.head = 0
         return 0
 
     cdef void compact(self) noexcept:

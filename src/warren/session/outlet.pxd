@@ -1,7 +1,7 @@
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport uint32_t
 
 from warren.model.message cimport Message
-from warren.model.ports cimport LinkPort
+from warren.model.ports cimport LinkPort, TurnClock
 from warren.wire.output cimport Output
 
 cdef enum:
@@ -21,7 +21,7 @@ cdef class Outlet:
     cdef public bint writable       # the peer keeps up with what it is sent
     cdef public bint flush_wanted
     cdef public uint32_t frame_max
-    cdef public int64_t now_ms      # the time of the current turn
+    cdef readonly TurnClock turn
     cdef list confirming            # channels with confirms to tell at the end of the turn
 
     cdef int wrote(self) except -1

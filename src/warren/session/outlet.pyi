@@ -1,5 +1,5 @@
 from warren.model.message import Message
-from warren.model.ports import LinkPort
+from warren.model.ports import LinkPort, TurnClock
 from warren.wire.output import Output
 
 class Outlet:
@@ -8,8 +8,10 @@ class Outlet:
     writable: bool
     flush_wanted: bool
     frame_max: int
-    now_ms: int
-    def __init__(self, link: LinkPort) -> None: ...
+    turn: TurnClock
+    def __init__(self, link: LinkPort, turn: TurnClock) -> None: ...
+    @property
+    def now_ms(self) -> int: ...
     def method(self, channel: int, payload: bytes) -> None: ...
     def method_with_content(self, channel: int, payload: bytes, message: Message) -> None: ...
     def raw(self, data: bytes) -> None: ...

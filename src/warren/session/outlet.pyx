@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from warren.model.message cimport Message
-from warren.model.ports cimport LinkPort
+from warren.model.ports cimport LinkPort, TurnClock
 from warren.wire.output cimport Output, put16, put32
 
 
@@ -13,9 +13,10 @@ from warren.wire.output cimport Output, put16, put32
 cdef class Outlet:
     """Encoded frames go in; the link takes them out at the end of the turn, or earlier if many."""
 
-    def __init__(self, LinkPort link not None):
+    def __init__(self, LinkPort link not None, TurnClock turn not None):
         self.output = Output()
         self.link = link
+        self.turn = turn
         self.writable = True
         self.confirming = []
         # Until it is negotiated, nothing longer than the smallest legal frame is sent.
@@ -84,6 +85,11 @@ cdef class Outlet:
         """Send bytes that are no frame: the protocol header."""
         self.output.write(data)
         self.wrote()
+
+    @property
+    def now_ms(self):
+        """The time of the current turn."""
+        return self.turn.now_ms
 
     @property
     def pending_bytes(self):
