@@ -87,7 +87,7 @@ def test_what_it_prints(dev: Command) -> None:
     assert (code, err) == (0, "")
     first, amqp, attempt, stop = out.splitlines()
     assert re.fullmatch(rf"warren {re.escape(warren.__version__)}  ready in \d+\.\d\d s", first)
-    assert re.fullmatch(r"  AMQP   amqp://guest:guest@127\.0\.0\.1:\d+/", amqp)
+    assert re.fullmatch(r"  AMQP   amqp://guest:guest@127\.0\.0\.1:\d+", amqp)
     assert amqp.split()[1] == dev.url
     assert attempt.startswith("  Try    ")
     assert "Ctrl-C" in stop

@@ -54,7 +54,7 @@ def test_a_message_there_and_back(broker: Broker) -> None:
         channel.queue_declare("q")
         publish(channel, "q")
         assert channel.basic_get("q", auto_ack=True)[2] == b"hello"
-    assert broker.url == f"amqp://guest:guest@127.0.0.1:{broker.port}/"
+    assert broker.url == f"amqp://guest:guest@127.0.0.1:{broker.port}"
 
 
 def test_ready_soon() -> None:

@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_greeting() -> None:
     url = login_url(Settings(), "127.0.0.1", 5672)
-    assert url == "amqp://guest:guest@127.0.0.1:5672/"
+    assert url == "amqp://guest:guest@127.0.0.1:5672"
     lines = development_greeting(url).splitlines()
     assert lines[0].startswith(f"warren {warren.__version__}  ready in ")
     assert url in lines[1]
@@ -116,7 +116,7 @@ def test_urls_are_quoted() -> None:
 
 
 def test_the_next_command_is_one_shell_line() -> None:
-    words = shlex.split(next_command("amqp://guest:guest@127.0.0.1:5672/"))
+    words = shlex.split(next_command("amqp://guest:guest@127.0.0.1:5672"))
     assert words[1] == "-c"
     compile(words[2], "try", "exec")
     # An exclamation mark inside double quotes is history to an interactive shell.

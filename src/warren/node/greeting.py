@@ -33,8 +33,9 @@ def login_url(settings: Settings, host: str, port: int) -> str:
     """The URL that logs the default user in."""
     auth = settings.auth
     user, password = quote(auth.default_user, safe=""), quote(auth.default_pass, safe="")
-    vhost = "" if auth.default_vhost == "/" else quote(auth.default_vhost, safe="")
-    return f"amqp://{user}:{password}@{_in_url(host)}:{port}/{vhost}"
+    # A lone slash at the end would mean the virtual host with the empty name to many clients.
+    path = "" if auth.default_vhost == "/" else "/" + quote(auth.default_vhost, safe="")
+    return f"amqp://{user}:{password}@{_in_url(host)}:{port}{path}"
 
 
 def plain_url(node: Node) -> str:

@@ -145,8 +145,9 @@ class Broker:
     def url_for(self, vhost: str = "/", user: str = "guest", password: str = "guest") -> str:
         """The URL of a virtual host for a user."""
         credentials = f"{quote(user, safe='')}:{quote(password, safe='')}"
-        path = "" if vhost == "/" else quote(vhost, safe="")
-        return f"amqp://{credentials}@{self.host}:{self.port}/{path}"
+        # A lone slash at the end would mean the virtual host with the empty name to many clients.
+        path = "" if vhost == "/" else "/" + quote(vhost, safe="")
+        return f"amqp://{credentials}@{self.host}:{self.port}{path}"
 
     def call(self, action: Callable[[Node], Result]) -> Result:
         """Run `action(node)` in the broker's thread: the way to all that has no method here."""
