@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -279,6 +280,22 @@ def test_consumer_timeout_by_policy(
     )
     again = clients.channel().wait_get("q")
     assert (again.body, again.redelivered) == (b"1", True)
+
+
+def test_consumer_timeout_counts_from_the_delivery(
+    clients: Clients, vhost: str, operator: Operator, node: object
+) -> None:
+    """Not from when the consumer's connection was last heard of."""
+    idle, publisher = clients.channel(), clients.channel()
+    idle.declare("q")
+    operator.set_policy(vhost, "t", "^q$", {"consumer-timeout": 400}, apply_to="queues")
+    idle.consume("q")
+    assert idle.quiet(0.5)
+    publisher.publish("q", b"1")
+    started = time.monotonic()
+    idle.delivery()
+    assert idle.connection.closed(1)[:2] == ("channel", 406)
+    assert time.monotonic() - started >= 0.4
 
 
 def test_a_dying_connection_delivers_nothing_to_itself(

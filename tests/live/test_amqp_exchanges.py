@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import Clients
-from live_broker import Operator
+from live_broker import LiveNode, Operator
 from raw_client import Closed, RawChannel
 
 
@@ -501,3 +501,71 @@ def test_delayed_exchange(channel: RawChannel, node: object) -> None:
 def test_delayed_exchange_needs_a_type(channel: RawChannel, node: object) -> None:
     refusal = channel.refused("exchange.declare", exchange="d", type="x-delayed-message")
     assert refusal[:2] == ("channel", 406)
+
+
+def delayed_to_q(channel: RawChannel) -> None:
+    """A delayed exchange `d` that leads to queue `q`."""
+    channel.exchange("d", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    channel.bind(channel.declare("q"), "d")
+
+
+def test_a_delayed_exchange_behind_another(channel: RawChannel, node: object) -> None:
+    delayed_to_q(channel)
+    channel.exchange("first", "fanout")
+    channel.call("exchange.bind", destination="d", source="first")
+    channel.bind(channel.declare("direct"), "first")
+    started = time.monotonic()
+    channel.publish("", b"m", "first", headers={"x-delay": 150}, mandatory=True)
+    channel.publish("", b"now", "first")
+    assert channel.bodies("direct") == [b"m", b"now"]
+    assert channel.bodies("q") == [b"now"]
+    assert channel.wait_get("q").body == b"m"
+    assert time.monotonic() - started >= 0.15
+
+
+def test_a_delayed_exchange_as_alternate(channel: RawChannel, node: object) -> None:
+    delayed_to_q(channel)
+    channel.exchange("first", "direct", {"alternate-exchange": "d"})
+    channel.publish("nowhere", b"m", "first", headers={"x-delay": 100}, mandatory=True)
+    assert channel.bodies("q") == []
+    assert channel.wait_get("q").body == b"m"
+
+
+def test_a_delayed_exchange_for_dead_letters(channel: RawChannel, node: object) -> None:
+    delayed_to_q(channel)
+    channel.declare("source", {"x-dead-letter-exchange": "d", "x-message-ttl": 0})
+    channel.publish("source", b"m", headers={"x-delay": 100})
+    assert channel.bodies("q") == []
+    dead = channel.wait_get("q")
+    assert (dead.body, dead.headers["x-delay"]) == (b"m", -100)
+    assert dead.headers["x-death"][0]["reason"] == "expired"
+
+
+def test_what_waits_goes_with_its_exchange(channel: RawChannel, node: LiveNode) -> None:
+    engine = node.node.engine
+    before = node.call(lambda: engine.delayed_messages)
+    delayed_to_q(channel)
+    for _ in range(5):
+        channel.publish("", b"m", "d", headers={"x-delay": 60_000})
+    channel.publish("", b"soon", "d", headers={"x-delay": 50})
+    channel.declare("q")
+    assert node.call(lambda: engine.delayed_messages) == before + 6
+    assert channel.wait_get("q").body == b"soon"
+    assert node.call(lambda: engine.delayed_messages) == before + 5
+    channel.call("exchange.delete", exchange="d")
+    assert node.call(lambda: engine.delayed_messages) == before
+
+
+def test_what_waits_goes_with_its_virtual_host(
+    clients: Clients, node: LiveNode, operator: Operator
+) -> None:
+    engine = node.node.engine
+    before = node.call(lambda: engine.delayed_messages)
+    operator.add_vhost("goes")
+    channel = clients.channel(vhost="goes")
+    delayed_to_q(channel)
+    channel.publish("", b"m", "d", headers={"x-delay": 60_000})
+    channel.declare("q")
+    assert node.call(lambda: engine.delayed_messages) == before + 1
+    operator.delete_vhost("goes")
+    assert node.call(lambda: engine.delayed_messages) == before

@@ -22,6 +22,9 @@ def set_alarm(engine: Engine, resource: Resource, raised: bool) -> None:
     if raised:
         engine.alarms.add(resource)
         engine.log.warning("%s alarm: publishers are blocked until it clears", resource)
+        if resource == "memory":
+            for vhost in engine.vhosts.values():
+                vhost.routes.forget_all()
     else:
         engine.alarms.discard(resource)
         engine.log.info("%s alarm cleared", resource)

@@ -58,7 +58,7 @@ class AmqpQueue(Queue):
         self.operator_policy: Policy | None = None
         self.had_consumers = False
         self.deleted = False
-        #: Names of the exchanges that have, or once had, a binding to it.
+        #: Names of the exchanges that have a binding to it.
         self.sources: set[str] = set()
         #: When it was last used, for its own expiry.
         self.used_ms = 0

@@ -148,6 +148,7 @@ def end_connection(engine: Engine, connection: Connection) -> None:
     if connection not in engine.connections:
         return
     del engine.connections[connection]
+    engine.unread_replies.discard(connection)
     connection.vhost.connections -= 1
     engine.connections_of_user[connection.user] -= 1
     ending = [channel for channel in connection.open_channels() if not channel.closing]
@@ -166,6 +167,15 @@ def close_all(engine: Engine, reason: str) -> None:
     """Tell every client that the broker, or an operator, ends the connection."""
     for connection in list(engine.connections):
         connection.close(ConnectionForced(reason))
+
+
+def log_unread_replies(engine: Engine, connection: Connection) -> None:
+    """Once per connection: replies it does not read are dropped."""
+    if connection not in engine.unread_replies:
+        engine.unread_replies.add(connection)
+        engine.log.warning(
+            "%s: direct replies are dropped, the client does not read them", connection.name
+        )
 
 
 def log_channel_error(engine: Engine, channel: Channel, error: AmqpError) -> None:

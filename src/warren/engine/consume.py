@@ -87,18 +87,15 @@ def _consume_replies(engine: Engine, channel: Channel, tag: str, no_ack: bool) -
         raise PreconditionFailed("reply consumer already set")
     consumer = Consumer(channel, tag, None, True)
     channel.consumers[tag] = consumer
-    engine.reply_consumers[f"{DIRECT_REPLY_TO}.{engine.dice.token()}"] = consumer
+    address = f"{DIRECT_REPLY_TO}.{engine.dice.token()}"
+    engine.reply_addresses[channel] = address
+    engine.reply_consumers[address] = consumer
     return consumer
 
 
 def reply_address(engine: Engine, channel: Channel) -> str | None:
-    """The address of the channel's reply consumer."""
-    for consumer in channel.consumers.values():
-        if consumer.queue is None:
-            for address, candidate in engine.reply_consumers.items():
-                if candidate is consumer:
-                    return address
-    return None
+    """The address of the channel's reply consumer, of which it can have one."""
+    return engine.reply_addresses.get(channel)
 
 
 def start_consumer(engine: Engine, consumer: Consumer) -> None:
@@ -127,9 +124,7 @@ def _detach(engine: Engine, consumer: Consumer) -> AmqpQueue | None:
     consumer.cancel()
     queue: AmqpQueue | None = consumer.queue
     if queue is None:
-        for address, candidate in list(engine.reply_consumers.items()):
-            if candidate is consumer:
-                del engine.reply_consumers[address]
+        del engine.reply_consumers[engine.reply_addresses.pop(consumer.channel)]
         return None
     if not queue.deleted:
         queue.remove_consumer(consumer)

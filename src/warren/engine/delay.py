@@ -1,4 +1,7 @@
-"""The x-delayed-message exchange: messages wait for their time, then are routed."""
+"""The x-delayed-message exchange: messages wait for their time, then are routed.
+
+What waits belongs to its exchange: it goes when the exchange or the virtual host is deleted.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from warren.wire.properties import replace_properties
 from warren.wire.tables import encode_value, join_entries, split_entries
 
 if TYPE_CHECKING:
+    from warren.base.timers import Timer
     from warren.engine.engine import Engine
     from warren.engine.vhost import VHost
     from warren.routing.exchange import Exchange
@@ -25,15 +29,23 @@ def delay(
     delay_ms: int,
 ) -> None:
     """Route the message after a time; bindings count as they are then."""
-    engine.delayed_messages += 1
     message = _without_delay(message, delay_ms)
+    waiting = engine.delayed.setdefault(exchange, set())
 
     def ring(now_ms: int) -> None:
-        engine.delayed_messages -= 1
-        if vhost.exchanges.get(exchange.name) is exchange:
-            offer(find_queues(vhost, exchange, message, keys), message, now_ms)
+        waiting.discard(timer)
+        if not waiting:
+            engine.delayed.pop(exchange, None)
+        offer(find_queues(vhost, exchange, message, keys), message, now_ms)
 
-    engine.timers.at(engine.clock.now_ms() + delay_ms, ring)
+    timer: Timer = engine.timers.at(engine.clock.now_ms() + delay_ms, ring)
+    waiting.add(timer)
+
+
+def drop_delayed(engine: Engine, exchange: Exchange) -> None:
+    """The exchange is gone, and with it what it keeps."""
+    for timer in engine.delayed.pop(exchange, ()):
+        timer.cancel()
 
 
 def _without_delay(message: Message, delay_ms: int) -> Message:

@@ -35,8 +35,10 @@ from warren.model.ports import TurnClock
 
 if TYPE_CHECKING:
     from warren.auth.permissions import Access, ResourceKind
+    from warren.base.timers import Timer
     from warren.engine.amqp_queue import AmqpQueue
-    from warren.session.channel import Consumer
+    from warren.routing.exchange import Exchange
+    from warren.session.channel import Channel, Consumer
     from warren.session.connection import Connection
 
 
@@ -88,8 +90,15 @@ class Engine:
         self.channel_count = 0
         #: Reply address -> the consumer that waits for direct replies there.
         self.reply_consumers: dict[str, Consumer] = {}
+        #: The other way round: the channel of that consumer -> its reply address.
+        self.reply_addresses: dict[Channel, str] = {}
+        #: Connections that were seen not to read their direct replies.
+        self.unread_replies: set[Connection] = set()
+        #: Queues with a consumer timeout of their own.
+        self.timed_queues: set[AmqpQueue] = set()
         self.alarms: set[str] = set()
-        self.delayed_messages = 0
+        #: Delayed exchange -> the timers of the messages it keeps.
+        self.delayed: dict[Exchange, set[Timer]] = {}
         self.unroutable_dropped = 0
         #: Told of everything that happens to entities: (event name, details).
         self.listeners: list[Listener] = []
@@ -124,6 +133,7 @@ class Engine:
     publish = publishing.publish
     check_properties = publishing.check_properties
     delay = delaying.delay
+    drop_delayed = delaying.drop_delayed
     trace_publish = trace.trace_publish
     trace_delivery = trace.trace_delivery
     set_tracing = trace.set_tracing
@@ -134,6 +144,7 @@ class Engine:
     make_channel = connections.make_channel
     end_connection = connections.end_connection
     close_all = connections.close_all
+    log_unread_replies = connections.log_unread_replies
     log_channel_error = connections.log_channel_error
     log_connection_error = connections.log_connection_error
     effective_arguments = policies.effective_arguments
@@ -178,6 +189,8 @@ class Engine:
             connection.close(ConnectionForced(f"vhost '{name}' is deleted"))
         for queue in list(vhost.queues.values()):
             self.remove_queue(queue)
+        for exchange in vhost.exchanges.values():
+            self.drop_delayed(exchange)
         del self.vhosts[name]
         self.directory.delete_vhost(name)
         self.emit("vhost.deleted", name=name)
@@ -193,6 +206,11 @@ class Engine:
         for connection in self.connections:
             for channel in connection.open_channels():
                 channel.forget_routes()
+
+    @property
+    def delayed_messages(self) -> int:
+        """How many messages wait in delayed exchanges."""
+        return sum(len(timers) for timers in self.delayed.values())
 
     # -- time and effects --------------------------------------------------------------------------
 

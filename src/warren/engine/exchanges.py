@@ -129,29 +129,56 @@ def delete_exchange(engine: Engine, connection: Connection, name: str, if_unused
 
 
 def remove_exchange(engine: Engine, vhost: VHost, exchange: Exchange) -> None:
-    """Take an exchange away with all bindings from and to it."""
+    """Take an exchange away with all bindings from and to it, and what it keeps for later.
+
+    Auto-delete exchanges that led to nothing else go too, and so on: chains may be long.
+    """
+    waiting = [exchange]
+    for current in waiting:
+        if vhost.exchanges.get(current.name) is current:
+            waiting += _take_away(engine, vhost, current)
+
+
+def _take_away(engine: Engine, vhost: VHost, exchange: Exchange) -> list[Exchange]:
+    """Removes one exchange; those that were bound to it and have to follow."""
     vhost.forget_routes(exchange.name)
+    vhost.routes.drop(exchange.name)
     if exchange.alternate is not None:
         vhost.chained -= 1
     del vhost.exchanges[exchange.name]
-    vhost.chained -= sum(b.destination_kind == "exchange" for b in exchange.bindings())
-    for source in list(vhost.exchanges.values()):
-        gone = source.unbind_destination("exchange", exchange.name)
-        if gone:
-            vhost.chained -= len(gone)
-            vhost.forget_routes(source.name)
-            delete_if_abandoned(engine, vhost, source)
+    engine.drop_delayed(exchange)
+    for binding, destination in exchange.clear():
+        vhost.chained -= binding.destination_kind == "exchange"
+        _sources(destination).discard(exchange.name)
+    abandoned = []
+    for name in sorted(exchange.sources):
+        source = vhost.exchanges[name]
+        vhost.chained -= len(source.unbind_destination("exchange", exchange.name))
+        if _is_abandoned(vhost, source):
+            abandoned.append(source)
     engine.emit("exchange.deleted", vhost=vhost.name, name=exchange.name)
+    return abandoned
 
 
-def delete_if_abandoned(engine: Engine, vhost: VHost, exchange: Exchange) -> None:
+def _sources(destination: Any) -> set[str]:
+    """The names of the exchanges that have a binding to a queue or an exchange."""
+    sources: set[str] = destination.sources
+    return sources
+
+
+def _is_abandoned(vhost: VHost, exchange: Exchange) -> bool:
     """An auto-delete exchange goes with its last binding."""
-    if (
+    return (
         exchange.auto_delete
         and exchange.had_bindings
         and exchange.is_unused
         and vhost.exchanges.get(exchange.name) is exchange
-    ):
+    )
+
+
+def delete_if_abandoned(engine: Engine, vhost: VHost, exchange: Exchange) -> None:
+    """To be called when an exchange has lost a binding."""
+    if _is_abandoned(vhost, exchange):
         remove_exchange(engine, vhost, exchange)
 
 
@@ -184,10 +211,9 @@ def add_binding(
     """Put a new binding in place; nothing happens if it is there already."""
     if not exchange.bind(binding, target):
         return
+    _sources(target).add(exchange.name)
     if binding.destination_kind == "exchange":
         vhost.chained += 1
-    else:
-        target.sources.add(exchange.name)
     vhost.forget_routes(exchange.name)
     engine.emit(
         "binding.created", vhost=vhost.name, source=exchange.name, destination=binding.destination
@@ -212,6 +238,9 @@ def unbind(
     if kind == "queue" and destination in vhost.queues:
         engine.check_owner(connection, vhost.queues[destination])
     if exchange.unbind(_binding(source, kind, destination, routing_key, arguments)):
+        if not exchange.leads_to(kind, destination):
+            found = vhost.exchanges if kind == "exchange" else vhost.queues
+            _sources(found[destination]).discard(source)
         vhost.forget_routes(source)
         if kind == "exchange":
             vhost.chained -= 1

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from warren.engine.queues import touch
+from warren.engine.timeouts import note_timeout
 from warren.model.policy import (
     EffectiveArguments,
     Policy,
@@ -41,6 +42,7 @@ def govern_queue(engine: Engine, vhost: VHost, queue: AmqpQueue) -> None:
         queue.lease_timer.cancel()
         queue.lease_timer = None
     queue.govern(effective, engine.clock.now_ms())
+    note_timeout(engine, queue)
     touch(engine, queue)
 
 

@@ -42,8 +42,10 @@ REPLY_PREFIX = (DIRECT_REPLY_TO + ".").encode()
 INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 RETURN = BY_NAME["basic.return"]
 NO_ROUTE = 312
-#: Routes remembered per exchange; a publisher with ever new keys must not fill the memory.
-ROUTES_MAX = 65536
+#: So many books of deleted exchanges are let be in a channel before they are swept out.
+STALE_BOOKS_MAX = 64
+#: A client that leaves this much unread is sent no direct replies: nothing else bounds them.
+UNREAD_REPLY_BYTES_MAX = 1024 * 1024
 SPECIAL = MARK_BAD_EXPIRATION | MARK_USER_ID | MARK_REPLY_TO | MARK_CARBON_COPY
 
 
@@ -57,7 +59,8 @@ def route_for(engine: Engine, channel: Channel, exchange_name: bytes, routing_ke
     vhost: VHost = connection.vhost
     name = text(exchange_name)
     exchange = vhost.exchange(name)
-    if exchange_name in channel.books:
+    # The right to publish was checked for this very exchange, not for one of its name.
+    if channel.books.get(exchange_name) is vhost.routes.book(name):
         return find_route(vhost, exchange, routing_key)
     engine.check_access(connection, "exchange", name, "write")
     if exchange.internal:
@@ -69,13 +72,21 @@ def route_for(engine: Engine, channel: Channel, exchange_name: bytes, routing_ke
             connection.user, vhost.name, name, text(routing_key), "write"
         )
     else:
-        channel.books[exchange_name] = vhost.book(name)
+        _keep_book(vhost, channel, exchange_name)
     return find_route(vhost, exchange, routing_key)
 
 
+def _keep_book(vhost: VHost, channel: Channel, exchange_name: bytes) -> None:
+    """The channel looks routes up by itself from now on."""
+    if len(channel.books) > vhost.routes.exchanges + STALE_BOOKS_MAX:
+        for known, book in list(channel.books.items()):
+            if not vhost.routes.holds(text(known), book):
+                del channel.books[known]
+    channel.books[exchange_name] = vhost.routes.book(text(exchange_name))
+
+
 def find_route(vhost: VHost, exchange: Exchange, routing_key: bytes) -> Route:
-    book = vhost.book(exchange.name)
-    route = book.routes.get(routing_key)
+    route = vhost.routes.find(exchange.name, routing_key)
     if route is not None:
         return route
     address = Address(exchange.name.encode("utf-8", "surrogateescape"), routing_key)
@@ -88,9 +99,7 @@ def find_route(vhost: VHost, exchange: Exchange, routing_key: bytes) -> Route:
         route = Route(address, exchange, tuple(queues), True)
     else:
         route = Route(address, exchange, (), False)
-    if len(book.routes) >= ROUTES_MAX:
-        book.forget()
-    book.routes[routing_key] = route
+    vhost.routes.remember(exchange.name, routing_key, route)
     return route
 
 
@@ -128,24 +137,41 @@ def publish(
     exchange: Exchange = route.exchange
     if exchange.name == "" and message.routing_key.startswith(REPLY_PREFIX):
         return _reply(engine, channel, message, mandatory)
-    if exchange.is_delayed and message.marks & MARK_DELAY:
-        delay_ms = _delay_ms(message)
-        if delay_ms > 0:
-            engine.delay(vhost, exchange, message, keys, delay_ms)
-            return 0
-    if route.plain and route.valid and len(keys) == 1:
-        queues: list[AmqpQueue] = list(route.queues)
+    is_kept = False
+    if vhost.exchanges.get(exchange.name) is not exchange:
+        # Deleted before the transaction was committed.
+        queues: list[AmqpQueue] = []
+    elif route.plain and route.valid and len(keys) == 1:
+        queues = list(route.queues)
     else:
-        queues = find_queues(vhost, exchange, message, keys)
+        queues, is_kept = find_destinations(engine, vhost, exchange, message, keys)
     if channel.traced:
         engine.trace_publish(channel, message, queues)
-    if not queues:
+    if not queues and not is_kept:
         if mandatory:
             return_message(channel, message)
         else:
             engine.unroutable_dropped += 1
         return 0
-    return offer(queues, message, channel.outlet.now_ms)
+    refused = offer(queues, message, channel.outlet.now_ms)
+    for queue in queues:
+        if queue.congested:
+            channel.outlet.link.hold(queue)
+    return refused
+
+
+def find_destinations(
+    engine: Engine, vhost: VHost, exchange: Exchange, message: Message, keys: list[bytes]
+) -> tuple[list[AmqpQueue], bool]:
+    """Where a message goes now, and whether a delayed exchange on its way keeps it for later."""
+    delay_ms = _delay_ms(message) if message.marks & MARK_DELAY else 0
+    if delay_ms <= 0:
+        return find_queues(vhost, exchange, message, keys), False
+    delaying: list[Exchange] = []
+    queues = find_queues(vhost, exchange, message, keys, delaying)
+    for keeper in delaying:
+        engine.delay(vhost, keeper, message, keys, delay_ms)
+    return queues, bool(delaying)
 
 
 def all_keys(message: Message, table: dict[str, Any]) -> list[bytes]:
@@ -167,9 +193,13 @@ def offer(queues: list[AmqpQueue], message: Message, now_ms: int) -> int:
 
 
 def find_queues(
-    vhost: VHost, exchange: Exchange, message: Message, keys: list[bytes]
+    vhost: VHost,
+    exchange: Exchange,
+    message: Message,
+    keys: list[bytes],
+    delaying: list[Exchange] | None = None,
 ) -> list[AmqpQueue]:
-    """Where a message goes, looking at everything an exchange may look at."""
+    """Where a message goes, looking at everything an exchange may look at; see `resolve`."""
     if exchange.name == "":
         found = (vhost.queues.get(text(key)) for key in keys)
         return list(dict.fromkeys(queue for queue in found if queue is not None))
@@ -177,7 +207,7 @@ def find_queues(
     if message.marks & MARK_HEADERS:
         headers = decode_table(message.headers_table)
     properties = decode_properties(message.header)
-    return resolve(exchange, keys, headers, properties, vhost.exchanges.get)
+    return resolve(exchange, keys, headers, properties, vhost.exchanges.get, delaying)
 
 
 def return_message(channel: Channel, message: Message) -> None:
@@ -263,13 +293,17 @@ def _delay_ms(message: Message) -> int:
 
 
 def _reply(engine: Engine, channel: Channel, message: Message, mandatory: bool) -> int:
-    """A reply goes straight to the consumer that waits for it.
+    """A reply goes straight to the consumer that waits for it, unless that one does not read.
 
     Its address is no queue: to `mandatory` the message is unrouted even so.
     """
     consumer = engine.reply_consumers.get(text(message.routing_key))
     if consumer is not None:
-        consumer.push(message)
+        outlet = consumer.channel.outlet
+        if outlet.pending_bytes <= UNREAD_REPLY_BYTES_MAX:
+            consumer.push(message)
+        else:
+            engine.log_unread_replies(consumer.channel.connection)
     if mandatory:
         return_message(channel, message)
     return 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from warren.engine.amqp_queue import AmqpQueue
 from warren.engine.exchanges import RESERVED_PREFIX, delete_if_abandoned
+from warren.engine.timeouts import note_timeout
 from warren.model.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from warren.model.queue_arguments import (
     QueueDeclaration,
@@ -164,6 +165,7 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
     for timer in (queue.lease_timer, queue.expiry_timer):
         if timer is not None:
             timer.cancel()
+    note_timeout(engine, queue)
     engine.cancel_consumers(queue)
     for name in sorted(queue.sources):
         source = vhost.exchanges.get(name)

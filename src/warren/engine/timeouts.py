@@ -19,13 +19,32 @@ def watch_timeouts(engine: Engine) -> None:
     """Start looking; each look arranges for the next."""
 
     def ring(now_ms: int) -> None:
-        for connection in list(engine.connections):
+        # The next look is arranged first: a fault in this one must not be the last.
+        engine.timers.at(now_ms + CHECK_INTERVAL_MS, ring)
+        look(engine, now_ms)
+
+    engine.timers.at(engine.clock.now_ms() + CHECK_INTERVAL_MS, ring)
+
+
+def note_timeout(engine: Engine, queue: AmqpQueue) -> None:
+    """To be called when what governs a queue has changed, and when it is deleted."""
+    if queue.effective.consumer_timeout_ms is None or queue.deleted:
+        engine.timed_queues.discard(queue)
+    else:
+        engine.timed_queues.add(queue)
+
+
+def look(engine: Engine, now_ms: int) -> None:
+    """Look at the channels that may hold a delivery for too long; without a timeout, at none."""
+    everywhere = engine.settings.consumer_timeout_ms is not None
+    vhosts = {queue.vhost for queue in engine.timed_queues if queue.unacked}
+    if not everywhere and not vhosts:
+        return
+    for connection in list(engine.connections):
+        if everywhere or connection.vhost in vhosts:
             for channel in connection.open_channels():
                 if not channel.closing and channel.deliveries.live:
                     _check(engine, channel, now_ms)
-        engine.timers.at(now_ms + CHECK_INTERVAL_MS, ring)
-
-    engine.timers.at(engine.clock.now_ms() + CHECK_INTERVAL_MS, ring)
 
 
 def _check(engine: Engine, channel: Channel, now_ms: int) -> None:

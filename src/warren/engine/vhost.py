@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from warren.engine.remembered_routes import RememberedRoutes
 from warren.model.errors import NotFound
-from warren.model.ports import RouteBook
 from warren.routing.exchange import Exchange, make_exchange
 
 if TYPE_CHECKING:
@@ -37,8 +37,10 @@ class VHost:
         self.policies: dict[str, Policy] = {}
         self.operator_policies: dict[str, Policy] = {}
         self.tracing = False
+        #: That something cannot be traced is said once.
+        self.trace_fault_logged = False
         self.connections = 0
-        self._books: dict[str, RouteBook] = {}
+        self.routes = RememberedRoutes()
         #: How many bindings lead to exchanges, and how many exchanges have an alternate: while
         #: there are none, a route depends on one exchange only.
         self.chained = 0
@@ -61,18 +63,13 @@ class VHost:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         return queue
 
-    def book(self, exchange: str) -> RouteBook:
-        """The remembered routes of an exchange; the same object even if it is declared anew."""
-        book = self._books.get(exchange)
-        if book is None:
-            book = self._books[exchange] = RouteBook()
-        return book
-
     def forget_routes(self, exchange: str) -> None:
         """A binding of the exchange changed; where exchanges are chained, all routes may have."""
-        for book in self._books.values() if self.chained else [self.book(exchange)]:
-            book.forget()
+        if self.chained:
+            self.routes.forget_all()
+        else:
+            self.routes.forget(exchange)
 
     def forget_queue_route(self, queue: str) -> None:
         """A queue came or went: its route through the default exchange changes."""
-        self.book("").forget_key(queue.encode("utf-8", "surrogateescape"))
+        self.routes.forget_key("", queue.encode("utf-8", "surrogateescape"))

@@ -60,6 +60,7 @@ class Exchange:
         "had_bindings",
         "internal",
         "name",
+        "sources",
         "type",
     )
 
@@ -84,6 +85,8 @@ class Exchange:
         self.alternate: str | None = None
         #: Whether it ever was a source: an auto-delete exchange does not go before that.
         self.had_bindings = False
+        #: Names of the exchanges that have a binding to it; kept by the engine.
+        self.sources: set[str] = set()
         self._matcher = matcher
         #: identity -> the binding and the object it leads to
         self._bindings: dict[Hashable, tuple[Binding, Hashable]] = {}
@@ -146,6 +149,18 @@ class Exchange:
         for binding in gone:
             self.unbind(binding)
         return gone
+
+    def clear(self) -> list[tuple[Binding, Hashable]]:
+        """Remove all bindings, as when it is deleted; gives them back with their destinations."""
+        gone = list(self._bindings.values())
+        self._bindings.clear()
+        self._by_destination.clear()
+        self._matcher = EXCHANGE_TYPES[self.type](self.arguments)
+        return gone
+
+    def leads_to(self, kind: DestinationKind, name: str) -> bool:
+        """Whether it has a binding to one queue or exchange."""
+        return (kind, name) in self._by_destination
 
     def bindings(self) -> list[Binding]:
         """All bindings from here, oldest first."""

@@ -21,13 +21,21 @@ def resolve(
     headers: Table | None,
     properties: Table | None,
     lookup: Callable[[str], Exchange | None],
+    delaying: list[Exchange] | None = None,
 ) -> list[Any]:
-    """The queues that a message published to `exchange` goes to, nearest exchange first."""
+    """The queues that a message published to `exchange` goes to, nearest exchange first.
+
+    For a message that has to wait, `delaying` takes up the delayed exchanges on the way: it goes no
+    further there, and their destinations are found when its time has come.
+    """
     visited = {exchange}
     waiting = [exchange]
     queues: dict[Any, None] = {}
     # The list grows while it is walked: exchanges are visited in the order they are found.
     for current in waiting:
+        if delaying is not None and current.is_delayed:
+            delaying.append(current)
+            continue
         found = _match_keys(current, routing_keys, headers, properties)
         if not found and current.alternate is not None:
             alternate = lookup(current.alternate)
