@@ -9,6 +9,8 @@ import pytest
 from warren.config import ConfigError, Endpoint, Settings, load_settings
 from warren.config.load import _current
 from warren.config.schema import KEYS_WITHOUT_EFFECT, SCHEMA
+from warren.config.settings import LimitSettings
+from warren.node.settings import engine_settings
 
 
 def load(tmp_path: Path, text: str, **env: str) -> Settings:
@@ -144,8 +146,22 @@ def test_bad_values_say_what_is_expected(tmp_path: Path, line: str, problem: str
     [("5", 5), ("1k", 1024), ("500KB", 500_000), ("50mb", 50_000_000), ("2GiB", 2 << 30)],
 )
 def test_units(tmp_path: Path, text: str, size_bytes: int) -> None:
-    settings = load(tmp_path, f"max_message_size = {text}")
-    assert settings.limits.message_bytes_max == size_bytes
+    settings = load(tmp_path, f"disk_free_limit.absolute = {text}")
+    assert settings.disk.free_limit_bytes == size_bytes
+
+
+def test_the_largest_message_there_can_be(tmp_path: Path) -> None:
+    settings = load(tmp_path, "max_message_size = 512MiB")
+    assert settings.limits.message_bytes_max == 536_870_912
+    assert problems(tmp_path, "max_message_size = 536870913") == [
+        "rabbitmq.conf:1: max_message_size = '536870913': expected a size such as 500KB, 50MB or "
+        "2GiB, at most 536870912 bytes"
+    ]
+
+
+def test_a_message_limit_set_elsewhere_is_cut_to_the_largest_there_can_be() -> None:
+    settings = Settings(limits=LimitSettings(message_bytes_max=8 << 30))
+    assert engine_settings(settings, "warren@here").max_message_bytes == 536_870_912
 
 
 def test_conf_d_comes_after_the_file(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from warren.config.values import (
     enum,
     integer,
     integer_or,
+    size,
 )
 
 #: one: a single value. list: values in the order of their numbers. map: by chosen name.
@@ -37,6 +38,8 @@ from warren.config.values import (
 #: flags_added: the same, on top of the default.
 Shape = Literal["one", "list", "map", "records", "flags", "flags_added"]
 
+#: The largest message there can be, as in RabbitMQ: 512 MiB.
+MESSAGE_BYTES_MAX = 536_870_912
 LOCATORS = ("client-local", "balanced", "min-masters", "random")
 LOG_CATEGORIES = (
     "connection",
@@ -185,7 +188,7 @@ _LIMITS = [
     Key("consumer_max_per_channel", "limits.consumer_max_per_channel", integer_or("infinity", 1)),
     Key("connection_max", "limits.connection_max", integer_or("infinity")),
     Key("vhost_max", "limits.vhost_max", integer_or("infinity")),
-    Key("max_message_size", "limits.message_bytes_max", BYTES),
+    Key("max_message_size", "limits.message_bytes_max", size(MESSAGE_BYTES_MAX)),
     Key("consumer_timeout", "limits.consumer_timeout_ms", CONSUMER_TIMEOUT),
     *(
         Key(f"default_limits.vhosts.*.{attribute}", "limits.default_vhost_limits", kind, "records")

@@ -98,6 +98,18 @@ def _size(text: str) -> int:
     return int(found.group(1)) * _UNIT_BYTES[found.group(2)]
 
 
+def size(maximum: int) -> Kind:
+    """A size in bytes up to a limit."""
+
+    def parse(text: str) -> int:
+        value = _size(text)
+        if value > maximum:
+            raise ValueError(text)
+        return value
+
+    return Kind(f"{BYTES.expected}, at most {maximum} bytes", parse)
+
+
 def _duration(text: str) -> int:
     parts = _DURATION_PART.findall(text.lower())
     if not text or "".join(number + unit for number, unit in parts) != text.lower():

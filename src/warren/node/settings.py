@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from warren.config.schema import MESSAGE_BYTES_MAX
 from warren.config.settings import AuthSettings, Settings
 from warren.engine.settings import EngineSettings
 
@@ -22,7 +23,7 @@ def engine_settings(settings: Settings, node_name: str) -> EngineSettings:
         frame_max=limits.frame_max_bytes,
         initial_frame_max=limits.initial_frame_max_bytes,
         heartbeat_s=limits.heartbeat_s,
-        max_message_bytes=limits.message_bytes_max,
+        max_message_bytes=min(limits.message_bytes_max, MESSAGE_BYTES_MAX),
         connection_max=limits.connection_max,
         channel_max_per_node=limits.channel_max_per_node,
         consumer_max_per_channel=limits.consumer_max_per_channel,
