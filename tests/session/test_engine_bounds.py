@@ -13,6 +13,7 @@ from warren.engine.engine import Engine
 from warren.engine.publish import UNREAD_REPLY_BYTES_MAX
 from warren.model.policy import Policy
 from warren.model.ports import LinkPort, QueuePort
+from warren.session.channel import Channel
 from warren.session.connection import Connection
 from warren.wire.properties import decode_properties
 from warren.wire.tables import TABLE_DEPTH_MAX
@@ -200,6 +201,35 @@ def test_timed_queues_follow_policies_and_deletion() -> None:
     assert [frame.name for frame in client.frames()] == ["channel.close"]
     engine.clear_policy("/", "t")
     assert not engine.timed_queues
+
+
+def test_a_channel_is_gone_through_only_when_something_can_be_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = make_engine(consumer_timeout_ms=10_000)
+    client = with_an_unsettled_delivery(engine)
+    start_ms = engine.clock.now_ms()
+    looks = []
+    check = timeouts._check
+
+    def counted(engine: Engine, channel: Channel, now_ms: int) -> None:
+        looks.append(now_ms - start_ms)
+        check(engine, channel, now_ms)
+
+    monkeypatch.setattr(timeouts, "_check", counted)
+    for second in range(1, 8):
+        timeouts.look(engine, start_ms + second * 1000)
+    assert looks == [1000]
+    # A shorter timeout for what is out already counts at once.
+    engine.set_policy(Policy("/", "t", "^q$", {"consumer-timeout": 9000}, 0, "queues"))
+    timeouts.look(engine, start_ms + 8000)
+    timeouts.look(engine, start_ms + 9000)
+    assert looks == [1000, 8000]
+    assert client.frames() == []
+    timeouts.look(engine, start_ms + 9001)
+    assert looks == [1000, 8000, 9001]
+    assert [frame.name for frame in client.frames()] == ["channel.close"]
+    assert not engine.timeout_looks
 
 
 def test_a_timeout_for_all_queues() -> None:

@@ -201,6 +201,7 @@ def end_channels(engine: Engine, channels: list[Channel]) -> None:
             queue.run(now_ms)
             delete_if_unused(engine, queue)
     for channel in channels:
+        engine.timeout_looks.pop(channel, None)
         engine.channel_count -= 1
         engine.channels_of_user[channel.connection.user] -= 1
         engine.emit("channel.closed", connection=channel.connection.name, channel=channel.number)

@@ -94,8 +94,10 @@ class Engine:
         self.reply_addresses: dict[Channel, str] = {}
         #: Connections that were seen not to read their direct replies.
         self.unread_replies: set[Connection] = set()
-        #: Queues with a consumer timeout of their own.
-        self.timed_queues: set[AmqpQueue] = set()
+        #: Queues with a consumer timeout of their own, in milliseconds.
+        self.timed_queues: dict[AmqpQueue, int] = {}
+        #: Channel -> when its deliveries were last gone through, and when the first was due then.
+        self.timeout_looks: dict[Channel, tuple[int, int]] = {}
         self.alarms: set[str] = set()
         #: Delayed exchange -> the timers of the messages it keeps.
         self.delayed: dict[Exchange, set[Timer]] = {}
