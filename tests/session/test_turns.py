@@ -96,3 +96,16 @@ def test_one_fault_after_an_operation_does_not_take_the_others_with_it(
     engine.tick()
     assert sorted(done) == ["later", "timer"]
     assert caplog.text.count("a fault of ours") == 2
+
+
+def test_what_several_channels_gave_back_goes_out_in_order() -> None:
+    engine = make_engine()
+    holder, heir = Client(engine, channels=2), Client(engine, channels=1)
+    holder.call(1, "queue.declare", 0, "q")
+    holder.exchange(b"".join(publish(1, "", "q", bytes([i])) for i in range(4)))
+    for channel in (2, 1, 2, 1):
+        holder.exchange(method(channel, "basic.get", 0, "q"))
+    heir.call(1, "basic.consume", 0, "q", "heir", False, True)
+    holder.hang_up()
+    bodies = [frame.payload for frame in heir.frames() if frame.kind == 3]
+    assert bodies == [b"\0", b"\1", b"\2", b"\3"]

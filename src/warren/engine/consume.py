@@ -194,7 +194,8 @@ def end_channels(engine: Engine, channels: list[Channel]) -> None:
             if queue is not None:
                 queues[queue] = None
     for channel in channels:
-        channel.requeue_all()
+        queues.update(dict.fromkeys(channel.give_back_all()))
+    # Only now that all are back, so that whoever takes them gets them in their order.
     now_ms = engine.clock.now_ms()
     for queue in queues:
         if not queue.deleted:

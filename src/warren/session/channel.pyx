@@ -416,5 +416,13 @@ cdef class Channel:
         share_out(list(self.consumers.values()), self.wake_from, self.outlet.turn.now_ms)
 
     def requeue_all(self):
-        """The channel ends or recovers: what is out goes back to its queues."""
+        """The channel recovers: what is out goes back to its queues and out again."""
         self.settle_range(self.deliveries.last_tag, SETTLE_REQUEUE)
+
+    def give_back_all(self):
+        """The channel ends: what is out goes back; the queues concerned, for the caller to run."""
+        queues = {}
+        while self.deliveries.count:
+            queues[self.settle_at(0, SETTLE_REQUEUE)] = None
+        self.touched = None
+        return list(queues)
