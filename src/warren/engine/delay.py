@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from warren.engine.vhost import VHost
     from warren.routing.exchange import Exchange
 
+#: The clock counts whole milliseconds, so a deadline may ring this much early; a delay must not.
+CLOCK_STEP_MS = 1
+
 
 def delay(
     engine: Engine,
@@ -38,7 +41,7 @@ def delay(
             engine.delayed.pop(exchange, None)
         offer(find_queues(vhost, exchange, message, keys), message, now_ms)
 
-    timer: Timer = engine.timers.at(engine.clock.now_ms() + delay_ms, ring)
+    timer: Timer = engine.timers.at(engine.clock.now_ms() + delay_ms + CLOCK_STEP_MS, ring)
     waiting.add(timer)
 
 
