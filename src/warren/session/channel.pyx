@@ -20,7 +20,7 @@ from warren.session.confirms cimport Confirms
 from warren.session.deliveries cimport Deliveries, Delivery
 from warren.session.outlet cimport Outlet
 from warren.wire.content cimport scan_content
-from warren.wire.output cimport get16, get64, put32, put64
+from warren.wire.octets cimport load16, load64, store32, store64
 
 from warren.model.errors import (
     FrameError, NotImplemented_, PreconditionFailed, UnexpectedFrame, WireSyntaxError,
@@ -88,9 +88,9 @@ cdef class Consumer(ConsumerPort):
         cdef Py_ssize_t size = prefix_len + 9 + address_len + 1
         cdef uint8_t* p = outlet.output.reserve(size + outlet.content_size(message))
         memcpy(p, PyBytes_AS_STRING(self.prefix), prefix_len)
-        put32(p + 3, <uint32_t>(size - 8))
+        store32(p + 3, <uint32_t>(size - 8))
         p += prefix_len
-        put64(p, channel.deliveries.last_tag)
+        store64(p, channel.deliveries.last_tag)
         p[8] = redelivered
         memcpy(p + 9, PyBytes_AS_STRING(address), address_len)
         p[9 + address_len] = 0xCE
@@ -200,10 +200,10 @@ cdef class Channel:
             self.unexpected()
         if n < 14:
             raise FrameError("content header is cut short")
-        if get16(p) != 60:
+        if load16(p) != 60:
             raise UnexpectedFrame(
-                f"expected content header for class 60, got one for class {get16(p)} instead")
-        size = get64(p + 4)
+                f"expected content header for class 60, got one for class {load16(p)} instead")
+        size = load64(p + 4)
         if size > self.max_message_bytes:
             self.state = WANT_METHOD
             raise PreconditionFailed(

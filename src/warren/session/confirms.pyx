@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
 from warren.session.outlet cimport Outlet
-from warren.wire.output cimport put16, put32, put64
+from warren.wire.octets cimport store16, store32, store64
 
 
 @cython.final
@@ -41,11 +41,11 @@ cdef class Confirms:
                   bint multiple) except -1:
         cdef uint8_t* p = outlet.output.reserve(21 + 8)
         p[0] = 1
-        put16(p + 1, channel)
-        put32(p + 3, 13)
-        put16(p + 7, 60)
-        put16(p + 9, 80 if accepted else 120)
-        put64(p + 11, tag)
+        store16(p + 1, channel)
+        store32(p + 3, 13)
+        store16(p + 7, 60)
+        store16(p + 9, 80 if accepted else 120)
+        store64(p + 11, tag)
         p[19] = multiple
         p[20] = 0xCE
         outlet.output.end += 21

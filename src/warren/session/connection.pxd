@@ -25,8 +25,7 @@ cdef class Connection:
     cdef dict channels               # by number, those waiting for close-ok too
     cdef Channel last_channel        # the one of the newest frame: the next is often its
     cdef size_t wake_from            # which consumer is first when the peer reads again
-    cdef readonly bint publishes     # has published: alarms block it
-    cdef bint published_now          # ... in the current turn
+    cdef bint published_now          # it has published in the current turn: alarms take hold
     cdef int budget                  # methods it may still ask for in the current turn
     cdef readonly uint64_t bytes_in
     cdef readonly uint64_t frames_in

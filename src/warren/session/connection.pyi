@@ -10,7 +10,6 @@ class Connection:
     engine: Any
     outlet: Outlet
     state: int
-    publishes: bool
     bytes_in: int
     frames_in: int
     channel_max: int

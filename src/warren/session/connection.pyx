@@ -14,7 +14,7 @@ from libc.string cimport memcmp
 from warren.model.ports cimport LinkPort
 from warren.session.channel cimport SETTLE_ACK, Channel
 from warren.session.outlet cimport UNREAD_BYTES_MAX, Outlet
-from warren.wire.output cimport get16, get32, get64
+from warren.wire.octets cimport load16, load32, load64
 
 from warren.model.errors import (
     AmqpError, ChannelNumberError, CommandInvalid, FrameError, UnexpectedFrame, WireSyntaxError,
@@ -97,8 +97,8 @@ cdef class Connection:
                     # A short request can ask for a long answer: the rest waits until it is read.
                     if self.budget <= 0 or self.outlet.output.pending() > UNREAD_BYTES_MAX:
                         return at
-                    number = get16(data + at + 1)
-                    size = get32(data + at + 3)
+                    number = load16(data + at + 1)
+                    size = load32(data + at + 3)
                     # Some clients count the payload only: they are forgiven eight bytes.
                     if size > self.frame_limit:
                         at = n
@@ -122,7 +122,7 @@ cdef class Connection:
         """Names the method that led to an error: a content frame belongs to a publish."""
         cdef uint32_t key = BASIC_PUBLISH
         if kind == 1:
-            key = get32(p) if n >= 4 else 0
+            key = load32(p) if n >= 4 else 0
         if key in METHODS and (kind <= 3):
             error.class_id, error.method_id = key >> 16, key & 0xFFFF
         return 0
@@ -174,7 +174,7 @@ cdef class Connection:
         cdef uint32_t key
         if n < 4:
             raise FrameError("method frame is cut short")
-        key = get32(p)
+        key = load32(p)
         if key == BASIC_PUBLISH:
             channel = self.channel_for(number, False)
             if channel is None:
@@ -186,7 +186,7 @@ cdef class Connection:
             if channel is None:
                 return 0
             if not channel.content_pending and channel.transaction is None:
-                return channel.settle(get64(p + 4), p[12] & 1, SETTLE_ACK)
+                return channel.settle(load64(p + 4), p[12] & 1, SETTLE_ACK)
         self.budget -= 1
         self.dispatch(number, key, PyBytes_FromStringAndSize(<char*>p, n))
         return 0
@@ -259,7 +259,6 @@ cdef class Connection:
             self.outlet.confirming.clear()
         if self.published_now:
             self.published_now = False
-            self.publishes = True
             if self.engine.alarms:
                 self.engine.block_publisher(self)
         if self.effects.pending:

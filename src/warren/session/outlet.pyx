@@ -6,7 +6,8 @@ from libc.string cimport memcpy
 
 from warren.model.message cimport Message
 from warren.model.ports cimport LinkPort, TurnClock
-from warren.wire.output cimport Output, put16, put32
+from warren.wire.octets cimport store16, store32
+from warren.wire.output cimport Output
 
 
 @cython.final
@@ -50,8 +51,8 @@ cdef class Outlet:
         cdef uint8_t* body = message.data + message.header_len
         cdef uint32_t left = message.body_len, n, limit = self.frame_max - 8
         p[0] = 2
-        put16(p + 1, channel)
-        put32(p + 3, message.header_len)
+        store16(p + 1, channel)
+        store32(p + 3, message.header_len)
         memcpy(p + 7, message.data, message.header_len)
         p += 7 + message.header_len
         p[0] = 0xCE
@@ -59,8 +60,8 @@ cdef class Outlet:
         while left:
             n = left if left < limit else limit
             p[0] = 3
-            put16(p + 1, channel)
-            put32(p + 3, n)
+            store16(p + 1, channel)
+            store32(p + 3, n)
             memcpy(p + 7, body, n)
             p[7 + n] = 0xCE
             p += n + 8

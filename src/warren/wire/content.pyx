@@ -10,7 +10,7 @@ from libc.string cimport memcmp
 from warren.model.message cimport (
     BAD_EXPIRATION, HAS_CARBON_COPY, HAS_DELAY, HAS_HEADERS, HAS_REPLY_TO, HAS_USER_ID, Message,
 )
-from warren.wire.output cimport get16, get32
+from warren.wire.octets cimport load16, load32
 from warren.wire.tables cimport check_table, find_key
 
 cdef enum:
@@ -38,7 +38,7 @@ cdef int scan_table(Message m, uint32_t at, uint32_t end) noexcept nogil:
     cdef uint32_t n
     if end - at < 4:
         return -1
-    n = get32(m.data + at)
+    n = load32(m.data + at)
     at += 4
     if n > end - at or check_table(m.data + at, n, 0) != 0:
         return -1
@@ -61,7 +61,7 @@ cdef int scan_content(Message m) noexcept nogil:
     cdef uint16_t flags
     if end < HEADER_FIXED_BYTES:
         return -1
-    flags = get16(p + 12)
+    flags = load16(p + 12)
     if flags & 3:
         return -1
     for bit in range(15, 1, -1):

@@ -2,8 +2,11 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
+
+from warren.wire.octets cimport store16, store32
 
 cdef enum:
     INITIAL_BYTES = 4096
@@ -58,8 +61,8 @@ cdef class Output:
         cdef Py_ssize_t n = PyBytes_GET_SIZE(payload)
         cdef uint8_t* p = self.reserve(n + 8)
         p[0] = 1
-        put16(p + 1, channel)
-        put32(p + 3, <uint32_t>n)
+        store16(p + 1, channel)
+        store32(p + 3, <uint32_t>n)
         memcpy(p + 7, PyBytes_AS_STRING(payload), n)
         p[7 + n] = 0xCE
         self.end += n + 8
