@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from warren.model.message cimport Message
 from warren.model.ports cimport ConsumerPort, QueueEffects, QueuePort
@@ -13,6 +13,8 @@ cdef enum:
 
 cdef class Queue(QueuePort):
     cdef readonly str name
+    cdef public uint32_t queue_id  # its number in the log; 0: none, nothing of it is kept on disk
+    cdef public bint durable       # its persistent messages survive a restart
     cdef QueueEffects effects
     cdef SlotLog log           # the only level of a queue without priorities, else the highest used
     cdef list levels           # one SlotLog per priority, made when first used; None without

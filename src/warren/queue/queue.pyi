@@ -5,6 +5,8 @@ OVERFLOW_MODES: dict[str, int]
 
 class Queue(QueuePort):
     name: str
+    queue_id: int
+    durable: bool
     dead_letters: bool
     single_active: bool
     consumers: list[ConsumerPort]
