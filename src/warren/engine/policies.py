@@ -62,6 +62,7 @@ def set_policy(engine: Engine, policy: Policy, operator: bool = False) -> None:
     """Set or replace a policy. Raises PolicyError when it cannot be used."""
     validate_policy(policy, operator)
     vhost = engine.vhost(policy.vhost)
+    engine.metadata.policy_set(policy, operator)
     table = vhost.operator_policies if operator else vhost.policies
     table[policy.name] = policy
     _reapply(engine, vhost)
@@ -72,8 +73,10 @@ def clear_policy(engine: Engine, vhost_name: str, name: str, operator: bool = Fa
     """Remove a policy; False when there is none of that name."""
     vhost = engine.vhost(vhost_name)
     table = vhost.operator_policies if operator else vhost.policies
-    if table.pop(name, None) is None:
+    if name not in table:
         return False
+    engine.metadata.policy_cleared(vhost, name, operator)
+    del table[name]
     _reapply(engine, vhost)
     engine.emit("policy.cleared", vhost=vhost.name, name=name)
     return True
