@@ -17,6 +17,7 @@ from warren.engine.metadata import MetadataKeeper
 from warren.engine.settings import EngineSettings
 from warren.engine.vhost import DEFAULT_EXCHANGES
 from warren.model.policy import Policy
+from warren.model.queue_arguments import QueueDeclaration
 from warren.routing.field_value import canonical_table
 from warren.wire.tables import LongBytes, Timestamp
 
@@ -280,11 +281,8 @@ STEPS = st.lists(st.tuples(st.sampled_from(OPERATIONS), CHOICE), min_size=30, ma
 
 def rebuild(snapshot: bytes | None, records: list[bytes]) -> tuple[Engine, MetadataKeeper]:
     engine = make_engine()
-
-    def append(_payload: bytes) -> None:
-        raise AssertionError("nothing is appended while the log is read")
-
-    keeper = MetadataKeeper(engine, append)
+    appended: list[bytes] = []
+    keeper = MetadataKeeper(engine, appended.append)
     events: list[str] = []
     engine.listeners.append(lambda name, _: events.append(name))
     numbered: dict[int, str] = {}
@@ -294,6 +292,7 @@ def rebuild(snapshot: bytes | None, records: list[bytes]) -> tuple[Engine, Metad
         keeper.load(snapshot)
     for record in records:
         keeper.apply(record)
+    assert appended == []
     assert events == []
     queues = [queue for vhost in engine.vhosts.values() for queue in vhost.queues.values()]
     assert numbered == {queue.queue_id: queue.name for queue in queues}
@@ -315,6 +314,9 @@ def test_what_is_rebuilt_is_what_was_durable(steps: list[tuple[str, int]], momen
         assert durable_part(engine) == expected
         assert keeper.snapshot() == at_end
         keeper.attach()
+        vhost = engine.add_vhost("new")
+        queue = engine.add_queue(vhost, "new", QueueDeclaration(durable=True), None)
+        assert queue.queue_id == len(life.numbered) + 1
     engine, keeper = rebuild(at_end, [])
     assert durable_part(engine) == expected
     assert keeper.snapshot() == at_end

@@ -157,7 +157,7 @@ class Engine:
     log_unread_replies = connections.log_unread_replies
     log_channel_error = connections.log_channel_error
     log_connection_error = connections.log_connection_error
-    effective_arguments = policies.effective_arguments
+    find_governing = policies.find_governing
     govern_queue = policies.govern_queue
     govern_exchange = policies.govern_exchange
     set_policy = policies.set_policy

@@ -11,8 +11,10 @@ takes along what cannot be without it, in the table as in the engine, with one c
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from warren.auth.directory import (
@@ -37,7 +39,6 @@ from warren.engine.metadata_format import (
 )
 from warren.engine.metadata_restore import (
     QUEUE_ID_MAX,
-    read_binding,
     read_queue_id,
     restore,
     restoring,
@@ -58,6 +59,18 @@ _DEFAULT_EXCHANGES = frozenset(name for name, _ in DEFAULT_EXCHANGES)
 
 def _do_nothing(_queue: AmqpQueue) -> None:
     pass
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Very many new objects, none of them garbage: looking for it takes longer than making them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class MetadataKeeper(Changes):
@@ -92,7 +105,8 @@ class MetadataKeeper(Changes):
         Raises MetadataError: of a snapshot that cannot be read nothing is taken, of one that can
         be, everything but the entries that the error names.
         """
-        head, changes = unpack(snapshot)
+        with _without_gc():
+            head, changes = unpack(snapshot)
         last_queue_id = head.number("last_queue_id")
         if not 0 <= last_queue_id <= QUEUE_ID_MAX:
             raise MetadataError(f"snapshot: {last_queue_id} is not the number of a queue")
@@ -100,7 +114,8 @@ class MetadataKeeper(Changes):
             raise RuntimeError("a snapshot must be the first thing that comes into an engine")
         # A number must not be used again even if the entry that has it proves to be no good.
         self._last_queue_id = last_queue_id
-        self._restore(changes, given=set())
+        with _without_gc():
+            self._restore(changes, given=set())
 
     def apply(self, payload: bytes) -> None:
         """Do again what a record of the log says.
@@ -126,7 +141,7 @@ class MetadataKeeper(Changes):
             raise MetadataError(*problems)
 
     def _redo(self, change: Change, given: set[int] | None) -> None:
-        table, key = self._tables[change.kind], _key(change)
+        table, key = self._tables[change.kind], change.key
         if change.value is None:
             if key not in table:
                 raise MetadataError(f"{change} is deleted but was not there")
@@ -166,7 +181,7 @@ class MetadataKeeper(Changes):
 
     def snapshot(self) -> bytes:
         """Everything, for `load`."""
-        entries = (entry for table in self._tables.values() for entry in table.values())
+        entries = chain.from_iterable(table.values() for table in self._tables.values())
         return pack(entries, last_queue_id=self._last_queue_id)
 
     @contextmanager
@@ -389,10 +404,3 @@ def _binding_parts(vhost: VHost, binding: Binding) -> tuple[str | bytes, ...]:
         binding.routing_key,
         encode_table(binding.arguments),
     )
-
-
-def _key(change: Change) -> Key:
-    """Where in its table the entry stands."""
-    if change.kind is Kind.BINDING:
-        return change.names[0], read_binding(change).identity
-    return change.names

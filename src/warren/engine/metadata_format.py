@@ -10,12 +10,13 @@ Nothing read here is trusted: what is not as it must be raises MetadataError.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from warren.model.errors import WireSyntaxError
+from warren.routing.binding import Binding, DestinationKind
 from warren.wire.tables import LongBytes, decode_table, encode_table, encode_value
 
 FORMAT_VERSION = 1
@@ -65,25 +66,42 @@ _KEY_PARTS = {
 _BINDING_NAMES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change as it was read; without a value it is a deletion."""
+class Entry(NamedTuple):
+    """What a change is about."""
 
     kind: Kind
     names: tuple[str, ...]
-    #: Routing key and encoded arguments of a binding.
-    octets: tuple[bytes, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind.replace('_', ' ')} {', '.join(repr(name) for name in self.names)}"
+
+
+@dataclass(slots=True)
+class Change:
+    """One change as it was read; without a value it is a deletion."""
+
+    entry: Entry
+    #: The binding that a binding's key stands for.
+    binding: Binding | None
     value: Fields | None
     #: The change as it stands in the array.
     encoded: bytes
 
+    @property
+    def kind(self) -> Kind:
+        return self.entry.kind
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.entry.names
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """What tells it from all others of its kind."""
+        return self.names if self.binding is None else (self.names[0], self.binding.identity)
+
     def __str__(self) -> str:
-        return shown(self.kind, self.names)
-
-
-def shown(kind: Kind, names: Iterable[str]) -> str:
-    """How error texts name an entry."""
-    return f"{kind.replace('_', ' ')} {', '.join(repr(name) for name in names)}"
+        return str(self.entry)
 
 
 def encode_put(kind: Kind, key: Iterable[str | bytes], value: dict[str, Any]) -> bytes:
@@ -96,9 +114,9 @@ def encode_delete(kind: Kind, key: Iterable[str | bytes]) -> bytes:
 
 def pack(changes: Iterable[bytes], **head: int) -> bytes:
     """The payload that holds encoded changes; joins them without looking at them again."""
-    joined = b"".join(changes)
-    before = encode_table({"v": FORMAT_VERSION, **head})
-    return b"".join((before, _CHANGES, len(joined).to_bytes(4, "big"), joined))
+    encoded = list(changes)
+    length = sum(map(len, encoded)).to_bytes(4, "big")
+    return b"".join([encode_table({"v": FORMAT_VERSION, **head}), _CHANGES, length, *encoded])
 
 
 def unpack(payload: bytes) -> tuple[Fields, list[Change]]:
@@ -133,17 +151,30 @@ def _read_change(change: object) -> Change:
         raise MetadataError(f"metadata record: unknown kind of entry {key[0]!r:.80}") from error
     if len(key) != 1 + _KEY_PARTS[kind]:
         raise MetadataError(f"metadata record: a {kind} with a key of {len(key) - 1} parts")
-    named = key[1 : 1 + _BINDING_NAMES]
-    names = tuple(_as_text(part, f"a name in the key of a {kind}") for part in named)
-    octets = tuple(key[1 + _BINDING_NAMES :])
-    if not all(type(part) is bytes for part in octets):
-        raise MetadataError(f"{shown(kind, names)}: routing key or arguments are not bytes")
-    fields = Fields(shown(kind, names), value) if isinstance(value, dict) else None
-    return Change(kind, names, octets, fields, encode_value(change))
+    names = tuple(
+        [
+            part if type(part) is str else _as_text(part, f"a name in the key of a {kind}")
+            for part in key[1 : 1 + _BINDING_NAMES]
+        ]
+    )
+    entry = Entry(kind, names)
+    binding = _read_binding(entry, *key[1 + _BINDING_NAMES :]) if kind is Kind.BINDING else None
+    fields = Fields(entry, value) if isinstance(value, dict) else None
+    return Change(entry, binding, fields, encode_value(change))
 
 
-def decode_arguments(entry: str, encoded: bytes) -> dict[str, Any]:
-    """A table that was encoded on its own. Raises MetadataError."""
+def _read_binding(entry: Entry, routing_key: object, arguments: object) -> Binding:
+    _, source, kind, destination = entry.names
+    if type(routing_key) is not bytes or type(arguments) is not bytes:
+        raise MetadataError(f"{entry}: routing key or arguments are not bytes")
+    if kind not in {"queue", "exchange"}:
+        raise MetadataError(f"{entry}: '{kind}' is no kind of destination")
+    table = _decode_arguments(entry, arguments) if arguments else {}
+    known: DestinationKind = "queue" if kind == "queue" else "exchange"
+    return Binding(source, known, destination, routing_key, table)
+
+
+def _decode_arguments(entry: object, encoded: bytes) -> dict[str, Any]:
     try:
         return decode_table(encoded)
     except WireSyntaxError as error:
@@ -164,12 +195,13 @@ class Fields:
 
     __slots__ = ("_entry", "_values")
 
-    def __init__(self, entry: str, values: dict[str, Any]) -> None:
+    def __init__(self, entry: object, values: dict[str, Any]) -> None:
         self._entry = entry
         self._values = values
 
     def text(self, name: str) -> str:
-        return _as_text(self._values.get(name), f"{self._entry}: '{name}'")
+        value = self._values.get(name)
+        return value if type(value) is str else _as_text(value, f"{self._entry}: '{name}'")
 
     def texts(self, name: str) -> list[str]:
         values = self._values.get(name)
@@ -201,7 +233,7 @@ class Fields:
         value = self._values.get(name)
         if type(value) is not bytes:
             raise self._wrong(name, "encoded table")
-        return decode_arguments(self._entry, value)
+        return _decode_arguments(self._entry, value)
 
     def _wrong(self, name: str, expected: str) -> MetadataError:
         value = self._values.get(name)

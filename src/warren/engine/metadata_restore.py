@@ -14,12 +14,12 @@ from typing import Any
 from warren.auth.directory import DirectoryError
 from warren.engine.amqp_queue import AmqpQueue
 from warren.engine.engine import Engine
-from warren.engine.metadata_format import Change, Fields, Kind, MetadataError, decode_arguments
+from warren.engine.metadata_format import Change, Fields, Kind, MetadataError
 from warren.engine.vhost import VHost
 from warren.model.errors import AmqpError, NotFound
 from warren.model.policy import Policy, PolicyError
 from warren.model.queue_arguments import QueueDeclaration, check_queue_arguments
-from warren.routing.binding import Binding, DestinationKind
+from warren.routing.binding import Binding
 from warren.routing.exchange import Exchange, make_exchange
 
 #: The number of a queue in the log has 32 bits.
@@ -45,18 +45,6 @@ def read_queue_id(change: Change) -> int:
     return queue_id
 
 
-def read_binding(change: Change) -> Binding:
-    """The binding that an entry's key stands for."""
-    _, source, kind, destination = change.names
-    routing_key, arguments = change.octets
-    if kind not in {"queue", "exchange"}:
-        raise MetadataError(f"{change}: '{kind}' is no kind of destination")
-    known: DestinationKind = "queue" if kind == "queue" else "exchange"
-    return Binding(
-        source, known, destination, routing_key, decode_arguments(str(change), arguments)
-    )
-
-
 def restore(engine: Engine, change: Change) -> None:
     """Do in the engine what the change says."""
     act = _DELETE[change.kind] if change.value is None else _PUT[change.kind]
@@ -72,6 +60,11 @@ def restore(engine: Engine, change: Change) -> None:
 def _value(change: Change) -> Fields:
     assert change.value is not None
     return change.value
+
+
+def _binding(change: Change) -> Binding:
+    assert change.binding is not None
+    return change.binding
 
 
 # -- additions -------------------------------------------------------------------------------------
@@ -163,7 +156,7 @@ def _put_queue(engine: Engine, change: Change) -> None:
 
 
 def _put_binding(engine: Engine, change: Change) -> None:
-    vhost, binding = engine.vhost(change.names[0]), read_binding(change)
+    vhost, binding = engine.vhost(change.names[0]), _binding(change)
     source = vhost.exchange(binding.source)
     target: AmqpQueue | Exchange
     if binding.destination_kind == "queue":
@@ -214,7 +207,7 @@ def _delete_queue(engine: Engine, change: Change) -> None:
 
 
 def _delete_binding(engine: Engine, change: Change) -> None:
-    vhost, binding = engine.vhost(change.names[0]), read_binding(change)
+    vhost, binding = engine.vhost(change.names[0]), _binding(change)
     if not engine.remove_binding(vhost, vhost.exchange(binding.source), binding):
         raise NotFound("no such binding")
 

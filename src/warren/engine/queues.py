@@ -68,10 +68,10 @@ def add_queue(
     owner: Connection | None,
 ) -> AmqpQueue:
     """Put a new queue in place."""
-    effective = engine.effective_arguments(vhost, name, declaration.arguments)
-    queue = AmqpQueue(name, vhost, engine.effects, declaration, owner, effective)
+    governing = engine.find_governing(vhost, name, declaration.arguments)
+    queue = AmqpQueue(name, vhost, engine.effects, declaration, owner, governing.effective)
     engine.metadata.queue_added(queue)
-    engine.govern_queue(vhost, queue)
+    engine.govern_queue(queue, governing)
     vhost.queues[name] = queue
     vhost.forget_queue_route(name)
     if owner is not None:
