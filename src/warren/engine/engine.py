@@ -189,9 +189,9 @@ class Engine:
             with self.metadata.together():
                 self.metadata.vhost_set(name, "", ())
                 self.directory.add_vhost(name)
+                self.vhosts[name] = VHost(name)
                 if self.settings.default_vhost_limits:
                     self.directory.set_vhost_limits(name, self.settings.default_vhost_limits)
-                self.vhosts[name] = VHost(name)
                 self.emit("vhost.created", name=name)
         return self.vhosts[name]
 
