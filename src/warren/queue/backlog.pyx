@@ -58,6 +58,17 @@ cdef class Backlog(QueuePort):
 
     def detach(self):
         """The queue is deleted: the log need not hear of what leaves it any more."""
+        cdef SlotLog log
+        cdef size_t i
+        for n, level in enumerate((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            if log is None or self.journal is None:
+                continue
+            for i in range(log.count):
+                if log.chunks[log.first + i] is not NULL:
+                    load_slots(log, log.chunks[log.first + i],
+                               <uint64_t>n << LEVEL_SHIFT | (log.first_number + i) * CHUNK_SLOTS)
+            log.disown()
         self.queue_id = 0
         self.durable = False
 
@@ -472,3 +483,68 @@ cdef class Backlog(QueuePort):
         """How many chunks its messages are in."""
         levels = (self.log,) if self.levels is None else self.levels
         return sum((<SlotLog>level).count for level in levels if level is not None)
+
+    # -- looking, for tests and tools --------------------------------------------------------------
+
+    def walk(self):
+        """All messages: (slot, place, flags, returns, expires_ms, body length, ready, message).
+
+        `message` is None when it is paged out; chunks that are only in the log stay there.
+        """
+        cdef SlotLog log
+        cdef Chunk* chunk
+        cdef Slot* entry
+        cdef uint64_t level_bits, first
+        cdef size_t i
+        cdef int j, flags
+        cdef bint spilled, resident
+        found = []
+        for n, level in enumerate((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            level_bits = <uint64_t>n << LEVEL_SHIFT
+            for i in range(log.count if log is not None else 0):
+                chunk = log.chunks[log.first + i]
+                if chunk is NULL or chunk.live == 0:
+                    continue
+                first = (log.first_number + i) * CHUNK_SLOTS
+                spilled = chunk.slots is NULL
+                if spilled and not load_slots(log, chunk, level_bits | first):
+                    raise ValueError(f"the index of chunk {first // CHUNK_SLOTS} cannot be read")
+                for j in range(CHUNK_SLOTS):
+                    entry = &chunk.slots[j]
+                    if entry.content == 0:
+                        continue
+                    resident = not entry.content & 1
+                    flags = entry.flags | (first + j < log.flagged_below)
+                    found.append((
+                        level_bits | (first + j),
+                        message_of(entry).place if resident else entry.content >> 1,
+                        flags, entry.returns, entry.expires_ms, entry.body_len,
+                        chunk.ready_bits[j >> 6] >> (j & 63) & 1,
+                        message_of(entry) if resident else None,
+                    ))
+                if spilled:
+                    free(chunk.slots)
+                    chunk.slots = NULL
+        return found
+
+    def index_places(self):
+        """Where the indexes of its chunks stand in the log, and whether the slots are only there.
+        """
+        cdef SlotLog log
+        cdef size_t i
+        found = []
+        for level in ((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            for i in range(log.count if log is not None else 0):
+                if log.chunks[log.first + i] is not NULL and log.chunks[log.first + i].index_place:
+                    found.append((log.chunks[log.first + i].index_place,
+                                  log.chunks[log.first + i].slots is NULL))
+        return found
+
+    def watermarks(self):
+        """(next position, opened, asked to be opened, flagged below) of each level."""
+        levels = (self.log,) if self.levels is None else self.levels
+        return [None if log is None else
+                ((<SlotLog>log).next_position, (<SlotLog>log).opened, (<SlotLog>log).opening,
+                 (<SlotLog>log).flagged_below) for log in levels]

@@ -8,7 +8,7 @@ this version does not know and files that cannot be opened at all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from warren.store.checkpoint import (
     Checkpoint,
@@ -116,6 +116,7 @@ class Recovery:
         """
         for segment in self._segments.values():
             self.journal.add_segment(*segment)
+        self.journal.on_unreadable = self._note_unreadable
         if self.checkpoint is not None:
             self._load_checkpoint(self.checkpoint, load)
         replay = Replay(self.journal, apply)
@@ -125,7 +126,9 @@ class Recovery:
         self._report_scan(found)
         self._report_queues(found, replay)
         self._report_missing()
+        self.journal.on_unreadable = None
         repair_tail(found)
+        self._note_cuts(found)
         self.next_sequence = found.next_sequence
         self.records = replay.records
         for queue in self.journal.queues.values():
@@ -154,6 +157,24 @@ class Recovery:
         for name, records in found.batches():
             replay.take(records, numbers[name])
         return found
+
+    def _note_cuts(self, found: Scan) -> None:
+        """The log's end was cut: the segments are as long as they are now."""
+        for segment in self._segments.values():
+            name = segment_name(segment.first_sequence)
+            if found.torn_tail is not None and found.torn_tail.segment == name:
+                if found.torn_tail.offset == 0:
+                    self.journal.forget_segment(segment.number)
+                else:
+                    self.journal.resize_segment(segment.number, found.torn_tail.offset)
+            elif found.spare_tail is not None and found.spare_tail.segment == name:
+                self.journal.resize_segment(segment.number, found.spare_tail.offset)
+        for known in self.checkpoint.segments if self.checkpoint is not None else ():
+            # The one that was written when the checkpoint was taken may have spare room, too.
+            there = self._segments.get(known.number)
+            if there is not None and there.size > known.size:
+                self.files.truncate(segment_name(known.first_sequence), known.size)
+                self.journal.resize_segment(known.number, known.size)
 
     # -- the verdict -------------------------------------------------------------------------------
 
@@ -216,6 +237,13 @@ class Recovery:
                     f"{name} has {found.size} bytes and had {known.size}: messages that stood "
                     "there are missed when their turn comes"
                 )
+
+    def _note_unreadable(self, queue: Any, _slot: int, place: int, count: int) -> None:
+        """A part of a queue that a checkpoint left to the log cannot be read."""
+        name = segment_name(self.journal.segment_first(place >> 32))
+        what = f"{count} messages cannot be read at {name}:{place & 0xFFFFFFFF}"
+        self._blame(queue, what)
+        self._put_aside(name, place & 0xFFFFFFFF, UNREADABLE_BYTES, what)
 
     def _blame(self, queue: object, what: str) -> None:
         blame(queue, what)
