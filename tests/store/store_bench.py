@@ -33,6 +33,7 @@ from warren.wire.properties import encode_properties
 
 ADDRESS = Address(b"", b"key")
 LEVEL_SHIFT = 55
+CHUNK_SHIFT = 7
 REDELIVERED, LOGGED = 1, 2
 #: The wall clock when the story begins, in ms.
 BEGINNING_MS = 1_000_000
@@ -683,10 +684,13 @@ class Bench:
                     used[number] = used.get(number, 0) + body_len
                 if message is None or (flags & LOGGED and keeps):
                     live[number] = live.get(number, 0) + 1
-            for place, _ in there.index_places():
+            logged = {slot >> CHUNK_SHIFT for slot, _, flags, *_ in walked if flags & LOGGED}
+            for slot, place, _, index_kept in there.index_places():
                 number = place >> 32
                 live[number] = live.get(number, 0) + 1
-                kept[number] = kept.get(number, 0) + keeps
+                kept[number] = kept.get(number, 0) + index_kept
+                assert index_kept or not keeps or slot >> CHUNK_SHIFT not in logged
+                assert keeps or not index_kept
             if queue is not None:
                 assert len(walked) == len(queue.live()), queue.shape.name
         assert node.journal.resident_bytes == resident

@@ -529,17 +529,20 @@ cdef class Backlog(QueuePort):
         return found
 
     def index_places(self):
-        """Where the indexes of its chunks stand in the log, and whether the slots are only there.
-        """
+        """Of chunks with an index: (first slot, the index's place, whether slots are only there,
+        whether it is needed after a restart)."""
         cdef SlotLog log
+        cdef Chunk* chunk
         cdef size_t i
         found = []
-        for level in ((self.log,) if self.levels is None else self.levels):
+        for n, level in enumerate((self.log,) if self.levels is None else self.levels):
             log = <SlotLog>level
             for i in range(log.count if log is not None else 0):
-                if log.chunks[log.first + i] is not NULL and log.chunks[log.first + i].index_place:
-                    found.append((log.chunks[log.first + i].index_place,
-                                  log.chunks[log.first + i].slots is NULL))
+                chunk = log.chunks[log.first + i]
+                if chunk is not NULL and chunk.index_place:
+                    found.append((
+                        <uint64_t>n << LEVEL_SHIFT | (log.first_number + i) * CHUNK_SLOTS,
+                        chunk.index_place, chunk.slots is NULL, bool(chunk.index_kept)))
         return found
 
     def watermarks(self):
