@@ -536,6 +536,12 @@ class Bench:
         if self.node.upkeep.error is not None:
             raise Failed from self.node.upkeep.error
 
+    def begin_checkpoint(self) -> None:
+        """Without waiting until one is due, as a node does that has found damage."""
+        self.node.upkeep.begin()
+        if self.node.upkeep.error is not None:
+            raise Failed from self.node.upkeep.error
+
     def pass_time(self, ms: int) -> None:
         """Messages at the heads expire."""
         self.wall_ms += ms

@@ -10,11 +10,12 @@ import random
 import sys
 import time
 import traceback
+from collections.abc import Callable
 
 from store_bench import GRAVES, Bench, Failed, Plan, Shape
 
 from warren.store.faulty_disk import Faults, FaultyDisk, PowerCut
-from warren.store.upkeep import UpkeepSettings
+from warren.store.upkeep import Done, UpkeepSettings, at_once
 
 SHAPES = (
     Shape("plain"),
@@ -81,12 +82,17 @@ class Schedule:
                 1, self.random.choice([30, 100, 400])
             )
         clean = False
+        self.bench.node.upkeep.aside = self.aside
         try:
+            if self.random.random() < 0.3:
+                self.bench.begin_checkpoint()
             self.bench.catch_up()
             self.ensure_queues()
             for _ in range(self.random.randrange(5, self.random.choice([60, 60, 200]))):
                 self.act()
-            if way > 0.9:
+            if way > 0.85:
+                if self.random.random() < 0.3:
+                    self.disk.cut_at = self.disk.operations + self.random.randrange(1, 12)
                 self.bench.stop()
                 clean = True
                 self.stops += 1
@@ -97,6 +103,12 @@ class Schedule:
         if self.random.random() < (0.3 if clean else 0.7):
             self.disk.cut_power()
         self.come_back(clean)
+
+    def aside(self, work: Callable[[], None], done: Done) -> None:
+        """A checkpoint is written, and here the power goes more often than elsewhere."""
+        if self.random.random() < 0.2:
+            self.disk.cut_at = self.disk.operations + self.random.randrange(1, 10)
+        at_once(work, done)
 
     def come_back(self, clean: bool) -> None:
         self.disk.cut_at = None
@@ -109,9 +121,6 @@ class Schedule:
             except PowerCut:
                 self.disk.cut_power()
                 self.crashes += 1
-            else:
-                # It came back; it has changed nothing that matters.
-                clean = clean and True
             self.disk.cut_at = None
         self.bench.restart(clean)
 

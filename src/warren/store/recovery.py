@@ -14,6 +14,7 @@ from warren.store.checkpoint import (
     Checkpoint,
     CheckpointError,
     KnownSegment,
+    checkpoint_name,
     decode_checkpoint,
     list_checkpoints,
 )
@@ -127,6 +128,11 @@ class Recovery:
         self._report_queues(found, replay)
         self._report_missing()
         self.journal.on_unreadable = None
+        if self.checkpoint is not None:
+            # Like the log's end: it may be readable and not on the disk.
+            name = checkpoint_name(self.checkpoint.sequence)
+            self.files.write_back(name, 0)
+            self.files.sync(name)
         repair_tail(found)
         self._note_cuts(found)
         self.next_sequence = found.next_sequence
