@@ -15,6 +15,7 @@ from warren.store.checkpoint import (
     CheckpointError,
     KnownSegment,
     checkpoint_name,
+    checkpoint_sequence,
     decode_checkpoint,
     list_checkpoints,
 )
@@ -49,6 +50,8 @@ class Recovery:
         #: What is lost, or may be.
         self.damages: list[str] = []
         self.records = 0
+        #: The newest record that any checkpoint was of.
+        self._known_sequence = 0
         self.checkpoint = self._newest_checkpoint()
         self._segments = self._list_segments()
         self.last_segment = max(self._segments, default=0)
@@ -67,6 +70,7 @@ class Recovery:
     def _newest_checkpoint(self) -> Checkpoint | None:
         """The newest one that is sound; others are named."""
         for name in list_checkpoints(self.files):
+            self._known_sequence = max(self._known_sequence, checkpoint_sequence(name))
             try:
                 return decode_checkpoint(self.files.read(name))
             except CheckpointError as error:
@@ -126,8 +130,8 @@ class Recovery:
             self.damages.append(f"record {sequence} of the log makes no sense: {fault}")
         self._report_scan(found)
         self._report_queues(found, replay)
-        self._report_missing()
         self.journal.on_unreadable = None
+        self._report_missing()
         if self.checkpoint is not None:
             # Like the log's end: it may be readable and not on the disk.
             name = checkpoint_name(self.checkpoint.sequence)
@@ -135,7 +139,8 @@ class Recovery:
             self.files.sync(name)
         repair_tail(found)
         self._note_cuts(found)
-        self.next_sequence = found.next_sequence
+        # The next checkpoint must be newer than any there is.
+        self.next_sequence = max(found.next_sequence, self._known_sequence + 1)
         self.records = replay.records
         for queue in self.journal.queues.values():
             queue.finish_restore()
@@ -186,7 +191,15 @@ class Recovery:
 
     def _report_scan(self, found: Scan) -> None:
         torn = found.torn_tail
-        if torn is not None:
+        if found.next_sequence <= self._known_sequence:
+            # A checkpoint is begun when all that it covers is on the disk, sound or not since.
+            self.damages.append(
+                f"the log ends before record {found.next_sequence}, and there was a checkpoint of "
+                f"record {self._known_sequence}"
+            )
+            if torn is not None:
+                self._put_aside(torn.segment, torn.offset, torn.cut_bytes, "the log's end")
+        elif torn is not None:
             self.notes.append(
                 f"the last append to the log was not finished: {torn.cut_bytes} bytes of "
                 f"{torn.segment} are cut off; nothing in them had been confirmed"
@@ -216,6 +229,8 @@ class Recovery:
             self._blame(queue, f"its operations {expected} to {index - 1} are lost")
         lost = [d.expected_sequence for d in found.damages]
         lost += [m.expected_sequence for m in found.missing]
+        if found.next_sequence <= self._known_sequence:
+            lost.append(self._known_sequence)
         if not lost:
             return
         for queue in self.journal.queues.values():
@@ -246,10 +261,11 @@ class Recovery:
 
     def _note_unreadable(self, queue: Any, _slot: int, place: int, count: int) -> None:
         """A part of a queue that a checkpoint left to the log cannot be read."""
-        name = segment_name(self.journal.segment_first(place >> 32))
-        what = f"{count} messages cannot be read at {name}:{place & 0xFFFFFFFF}"
-        self._blame(queue, what)
-        self._put_aside(name, place & 0xFFFFFFFF, UNREADABLE_BYTES, what)
+        first = self.journal.segment_first(place >> 32)
+        name = segment_name(first) if first else f"segment {place >> 32}, which is missing"
+        offset = place & 0xFFFFFFFF
+        self._blame(queue, f"{count} messages cannot be read: their index at {name}:{offset}")
+        self._put_aside(name, offset, UNREADABLE_BYTES, "the index of messages")
 
     def _blame(self, queue: object, what: str) -> None:
         blame(queue, what)
