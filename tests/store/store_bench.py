@@ -350,8 +350,8 @@ class Bench:
             entry.dies = True
             self._dying.append((queue.shape.name, entry))
 
-    def get(self, queue_id: int, no_ack: bool) -> int | None:
-        """Take the next message; its slot, 0 when it must wait for the log, None: there is none."""
+    def get(self, queue_id: int, no_ack: bool) -> bool | None:
+        """Take the next message; False when it must wait for the log, None: there is none."""
         queue = self.queues[queue_id]
         found = self.node.queues[queue_id].get(no_ack, self.node.now_ms)
         self._expire(queue)
@@ -362,14 +362,14 @@ class Bench:
         assert expected is not None
         if found == 0:
             assert expected.logged
-            return 0
+            return False
         message, slot, redelivered = found
         self._take(queue, expected, message.body, redelivered)
         if no_ack:
             self._gone(queue, expected)
-            return None
-        self.by_slot[queue_id, slot] = expected
-        return slot
+        else:
+            self.by_slot[queue_id, slot] = expected
+        return True
 
     def _take(self, queue: ModelQueue, entry: Entry, body: bytes, redelivered: bool) -> None:
         assert body == body_of(entry.number, entry.size), (body[:20], entry)

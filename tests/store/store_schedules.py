@@ -1,6 +1,6 @@
 """Seeded schedules for the store's bench; also a command, for runs longer than a test's.
 
-    python tests/store/store_schedules.py --seeds 20000
+python tests/store/store_schedules.py --seeds 20000
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Schedule:
     def take(self, queue_id: int) -> None:
         no_ack = self.random.random() < 0.3
         for _ in range(self.random.choice([1, 3, 10, 60])):
-            if self.bench.get(queue_id, no_ack) == 0:
+            if self.bench.get(queue_id, no_ack) is False:
                 self.bench.turn()
                 self.bench.step()
                 break

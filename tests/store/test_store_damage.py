@@ -13,7 +13,12 @@ from store_schedules import Schedule
 
 from warren.store.faulty_disk import FaultyDisk
 from warren.store.journal import Journal
-from warren.store.records import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, Kind, segment_first_sequence
+from warren.store.records import (
+    RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    Kind,
+    segment_first_sequence,
+)
 from warren.store.scanner import Record, read_records
 from warren.store.upkeep import UpkeepSettings
 
@@ -48,12 +53,12 @@ def story(clean: bool) -> Story:
                 bench.turn()
                 bench.step()
         for queue_id in queues:
-            slots = [bench.get(queue_id, False) for _ in range(6)]
-            bench.turn()
-            bench.step()
-            for i, slot in enumerate(slots):
-                if slot:
-                    bench.settle(queue_id, slot, ("ack", "requeue", "ack")[i % 3])
+            for _ in range(6):
+                if bench.get(queue_id, False) is False:
+                    bench.turn()
+                    bench.step()
+            for i, key in enumerate(sorted(bench.by_slot)):
+                bench.settle(*key, ("ack", "requeue", "ack")[i % 3])
         for _ in range(3):
             bench.node.queues[queues[1]].page_out(0)
             bench.turn()

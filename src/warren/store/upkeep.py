@@ -230,7 +230,13 @@ class Upkeep:
         if waste < self.settings.waste_bytes:
             return
         for number, first, size, live, kept, used in segments:
-            if number == newest or number >= unwritten or number in self._passed or live != kept or not live:
+            if (
+                number == newest
+                or number >= unwritten
+                or number in self._passed
+                or live != kept
+                or not live
+            ):
                 continue
             if used < size * self.settings.compact_below:
                 self._compaction = Compaction(self.journal, number, first, size)
