@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: How often the upkeep gets its turn, in seconds.
 TICK_S = 0.05
+#: A start that had to read more records than this is followed by a checkpoint.
+LONG_TAIL_RECORDS = 10_000
 #: Bytes put aside around a message that cannot be read.
 UNREADABLE_BYTES = 4096
 #: A share of the budget stays for what consumers will ask for next.
@@ -96,7 +98,7 @@ class NodeStore:
         self._failure: Failure | None = None
         self._disk: DiskWatch | None = None
         self._report(recovery)
-        self._damaged = bool(recovery.damages)
+        self._wants_checkpoint = bool(recovery.damages) or recovery.records > LONG_TAIL_RECORDS
 
     # -- coming back -------------------------------------------------------------------------------
 
@@ -159,8 +161,8 @@ class NodeStore:
         self._disk = disk
         loop.add_reader(self.writer.event_fd, self._on_persisted)
         in_turn(self._catch_up)
-        if self._damaged:
-            # A checkpoint leaves the damage behind: the next start need not stumble over it again.
+        if self._wants_checkpoint:
+            # The next start need not read the same again, nor stumble over the same damage.
             self.upkeep.begin()
         self._timer = loop.call_later(TICK_S, self._tick)
 

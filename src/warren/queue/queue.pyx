@@ -208,6 +208,8 @@ cdef class Queue(Backlog):
     cdef int keep(self, SlotLog log, uint64_t slot, Message message, int64_t expires_ms,
                   bint opened) except -1:
         """A persistent message has come to a durable queue."""
+        if self.journal is None:
+            return 0
         log.at(position_of(slot)).flags |= LOGGED
         if opened:
             log.opened = position_of(slot) + 1
