@@ -18,6 +18,7 @@ from pathlib import Path
 READY_TIMEOUT_S = 90.0
 #: RabbitMQ writes the index of a large queue when it is asked to end.
 STOP_TIMEOUT_S = 60.0
+SESSION_END_S = 10.0
 
 #: Debian's `rabbitmq-server` in PATH insists on its own user; the script below it does not.
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -140,9 +141,13 @@ class Broker(ABC):
 
     @staticmethod
     def _end_session(process: subprocess.Popen[bytes]) -> None:
-        # Helpers that outlive their parent are in the session that we opened for it.
+        # Helpers that outlive their parent are in the session that we opened for it; the next start
+        # must not meet one that still holds the port or the data.
+        deadline = time.monotonic() + SESSION_END_S
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            while time.monotonic() < deadline:
+                os.killpg(process.pid, signal.SIGKILL)
+                time.sleep(0.01)
 
     def config_text(self, listener: str) -> str:
         """A rabbitmq.conf: where to listen, and the settings of this start."""

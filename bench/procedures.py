@@ -14,7 +14,7 @@ from bench.generator import run
 from bench.loads import Kind, Load
 from bench.measure import usage
 from bench.metrics import Metrics, Pace, flow_metrics
-from bench.store_procedures import fan_out, paging, restart, steady, sync_flow
+from bench.store_procedures import durable_flow, fan_out, paging, restart, steady, sync_flow
 
 #: Brokers free and collect a little after the last answer; memory is looked at after this.
 MEMORY_REST_S = 1.0
@@ -37,6 +37,8 @@ def carry_out(load: Load, broker: Broker, pace: Pace) -> Metrics:
         return PROCEDURES[load.kind](load, broker, prefix)
     if load.kind is Kind.SYNC:
         return sync_flow(load, broker, prefix, pace)
+    if load.on_disk:
+        return durable_flow(load, broker, prefix, pace)
     metrics: Metrics = {}
     if load.kind is Kind.CONNECTIONS:
         metrics = _idle_connections(load, broker)

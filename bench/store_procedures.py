@@ -8,12 +8,13 @@ messages are there again), `fill_*`, `drain_*` and `*_mb`.
 
 import socket
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from bench.brokers import READY_TIMEOUT_S, Broker, BrokerError
 from bench.disk import ReadProbe, allocated_bytes, drop_cache, free_bytes, used_bytes
-from bench.generator import GeneratorError, count_ready, run, sync_latency
+from bench.generator import GeneratorError, Run, count_ready, run, sync_latency
 from bench.loads import Load
 from bench.metrics import Metrics, Pace, flow_metrics
 from bench.store_loads import FAN_OUT_MESSAGE_BYTES, PAGING_BUDGET, PAGING_MESSAGE_BYTES
@@ -34,10 +35,45 @@ CALIBRATION_MESSAGES = 20_000
 SETTLE_S = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class DurableRun:
+    """A run, and how many bytes the broker sent to the disk meanwhile."""
+
+    run: Run
+    written_bytes: int
+
+    @property
+    def written_a_message(self) -> float:
+        """Bytes for each message published, warm-up included on both sides."""
+        messages = self.run.number("published_in_all")
+        return self.written_bytes / messages if messages else 0.0
+
+
+def durable_run(broker: Broker, arguments: list[str]) -> DurableRun:
+    """Runs a load of persistent messages.
+
+    Raises:
+        BrokerError: the broker wrote nothing, so its numbers would be those of another promise.
+    """
+    before = written_bytes(broker.pid)
+    done = run(broker, arguments)
+    written = written_bytes(broker.pid) - before
+    if written <= 0:
+        count = done.number("published_in_all")
+        raise BrokerError(f"it took {count:,.0f} persistent messages and wrote nothing to disk")
+    return DurableRun(done, written)
+
+
+def durable_flow(load: Load, broker: Broker, prefix: list[str], pace: Pace) -> Metrics:
+    """A flow whose messages are kept on disk."""
+    done = durable_run(broker, [*load.arguments, *prefix, *pace.arguments()])
+    return {**flow_metrics(done.run, load), "written_bytes": done.written_a_message}
+
+
 def sync_flow(load: Load, broker: Broker, prefix: list[str], pace: Pace) -> Metrics:
     """A paced flow between two series of bare syncs, in the directory beside the broker's data."""
     bare = [_bare_sync(broker)]
-    metrics = flow_metrics(run(broker, [*load.arguments, *prefix, *pace.arguments()]), load)
+    metrics = durable_flow(load, broker, prefix, pace)
     bare.append(_bare_sync(broker))
     for quantile in ("p50", "p99"):
         own = fmean(series[quantile] for series in bare)
@@ -56,14 +92,14 @@ def _bare_sync(broker: Broker) -> dict[str, float]:
 def fan_out(load: Load, broker: Broker, prefix: list[str]) -> Metrics:
     """Bytes for each byte of body, as the kernel counted them and as they lie in the log."""
     broker.restart()
-    written, used = written_bytes(broker.pid), used_bytes(broker.log_directory)
+    used = used_bytes(broker.log_directory)
     common = [*load.arguments, *prefix, "--messages", str(load.amount)]
-    filled = run(broker, ["--mode", "fill", *common, "--keep"])
+    filled = durable_run(broker, ["--mode", "fill", *common, "--keep"])
     bodies = load.amount * FAN_OUT_MESSAGE_BYTES
     metrics = {
-        "rate": filled.number("confirmed_per_s"),
-        "cpu_us": filled.cpu_us_per("confirmed"),
-        "written_of_body": (written_bytes(broker.pid) - written) / bodies,
+        "rate": filled.run.number("confirmed_per_s"),
+        "cpu_us": filled.run.cpu_us_per("confirmed"),
+        "written_of_body": filled.written_bytes / bodies,
         "log_of_body": (used_bytes(broker.log_directory) - used) / bodies,
     }
     broker.restart()
@@ -193,22 +229,16 @@ def steady(load: Load, broker: Broker, prefix: list[str]) -> Metrics:
     record = _record_bytes(broker)
     broker.restart()
     pace = Pace(1.0, float(load.amount))
-    before = written_bytes(broker.pid)
     with Watch(broker.pid, broker.log_directory) as watch:
-        flow = run(broker, [*load.arguments, *prefix, *pace.arguments(), "--keep"])
-    # The whole run is counted on both sides, warm-up included.
-    messages = flow.number("published_in_all")
-    written = (written_bytes(broker.pid) - before) / messages if messages else 0.0
+        metrics = durable_flow(load, broker, [*prefix, "--keep"], pace)
     time.sleep(SETTLE_S)
-    metrics = flow_metrics(flow, load)
     metrics |= {
         "log_most_mb": watch.most_disk_bytes / MB,
         "log_left_mb": allocated_bytes(broker.log_directory) / MB,
         "record_bytes": record,
-        "written_bytes": written,
     }
     if record:
-        metrics["written_of_record"] = written / record
+        metrics["written_of_record"] = metrics["written_bytes"] / record
     broker.restart()
     return metrics
 

@@ -89,9 +89,9 @@ static void await_messages(const struct options *o, struct crew *producers,
         if (done != seen) moved_ns = t.at_ns;
         seen = done;
         if (t.at_ns - moved_ns > STALL_S * 1000000000ull)
-            die("nothing moved for %d s: %llu of %ld messages %s", STALL_S,
-                (unsigned long long)done, o->messages,
-                o->mode == MODE_FILL ? "confirmed" : "consumed");
+            die("nothing moved for %d s: %llu of %ld messages %s, publishers blocked %llu times",
+                STALL_S, (unsigned long long)done, o->messages,
+                o->mode == MODE_FILL ? "confirmed" : "consumed", (unsigned long long)t.blocked);
         sleep_s(0.001);
     }
 }
