@@ -12,6 +12,17 @@ class ConsumerPort:
 
 class QueuePort:
     congested: bool
+    queue_id: int
+    durable: bool
+    epoch: int
+    operations: int
+
+class JournalPort:
+    persisted: int
+    persisted_end: int
+    commit_mark: int
+    resident_bytes: int
+    staged: bool
 
 class QueueEffects:
     pending: bool

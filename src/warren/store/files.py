@@ -28,6 +28,10 @@ class Files(Protocol):
         """The whole file."""
         ...
 
+    def read_at(self, name: str, at: int, size: int) -> bytes:
+        """Up to `size` bytes of a file from an offset on."""
+        ...
+
     def truncate(self, name: str, size: int) -> None:
         """Cut a file; durable after `sync`."""
         ...
@@ -49,6 +53,22 @@ class Files(Protocol):
         ...
 
 
+class WritableFiles(Files, Protocol):
+    """A directory of files that can be written to."""
+
+    def create(self, name: str) -> None:
+        """Create an empty file; durable after `sync_names`."""
+        ...
+
+    def reserve(self, name: str, size: int) -> None:
+        """Set room aside behind what a file holds."""
+        ...
+
+    def append(self, name: str, data: bytes) -> int:
+        """Write behind what was written last; how many bytes were taken."""
+        ...
+
+
 class RealFiles:
     """The files of a directory on this machine."""
 
@@ -67,6 +87,27 @@ class RealFiles:
         """The whole file. Not mapped: a bad sector is to be an OSError, not a SIGBUS."""
         with open(os.path.join(self.directory, name), "rb", buffering=0) as file:
             return file.readall()
+
+    def read_at(self, name: str, at: int, size: int) -> bytes:
+        """Up to `size` bytes of a file from an offset on."""
+        with _opened(os.path.join(self.directory, name), os.O_RDONLY) as fd:
+            return os.pread(fd, size, at)
+
+    def create(self, name: str) -> None:
+        """Create an empty file; durable after `sync_names`."""
+        path = os.path.join(self.directory, name)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o640))
+
+    def reserve(self, name: str, size: int) -> None:
+        """Set room aside behind what a file holds."""
+        with _opened(os.path.join(self.directory, name), os.O_WRONLY) as fd:
+            os.posix_fallocate(fd, 0, size)
+
+    def append(self, name: str, data: bytes) -> int:
+        """Write behind what was written last; how many bytes were taken."""
+        path = os.path.join(self.directory, name)
+        with _opened(path, os.O_WRONLY | os.O_APPEND) as fd:
+            return os.write(fd, data)
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file; durable after `sync`."""
