@@ -112,13 +112,13 @@ def restart(load: Load, broker: Broker, prefix: list[str]) -> Metrics:
     common = [*load.arguments, *prefix, "--messages", str(load.amount)]
     filled = run(broker, ["--mode", "fill", *common, "--keep"])
     metrics: Metrics = {"fill_rate": filled.number("confirmed_per_s")}
-    metrics["killed_start_s"] = _start_again(load, broker, prefix, kill=True)[1]
-    metrics["stop_s"], metrics["clean_start_s"] = _start_again(load, broker, prefix, kill=False)
+    metrics["killed_start_s"] = start_again(load, broker, prefix, kill=True)[1]
+    metrics["stop_s"], metrics["clean_start_s"] = start_again(load, broker, prefix, kill=False)
     broker.restart()
     return metrics
 
 
-def _start_again(load: Load, broker: Broker, prefix: list[str], kill: bool) -> tuple[float, float]:
+def start_again(load: Load, broker: Broker, prefix: list[str], kill: bool) -> tuple[float, float]:
     """Seconds to end, and from the start of the process until the queue tells all its messages.
 
     Raises:

@@ -265,3 +265,48 @@ def test_store_bars_are_judged_and_shown() -> None:
     assert "most memory ever, MB" in text
     # It has no rate: no row of its own among the rates.
     assert store_load("persist-paging").title not in report.rates_table(outcome, ["warren"])
+
+
+class Returning(StoredWarren):
+    """A broker that is always there."""
+
+    pid = 1
+
+    def halt(self, kill: bool) -> float:
+        return float(kill)
+
+    def resume(self) -> None:
+        pass
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, *counts: int | GeneratorError) -> None:
+    left = list(counts)
+
+    def count(*_: object) -> int:
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, GeneratorError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(store_procedures, "count_ready", count)
+    monkeypatch.setattr(store_procedures, "_listens", lambda _: True)
+    monkeypatch.setattr(store_procedures, "RECOVERY_GRACE_S", 0.1)
+
+
+def test_a_start_lasts_until_all_messages_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, GeneratorError("no queue yet"), 3, 5)
+    load = replace(store_load("persist-restart"), amount=5)
+    stop_s, start_s = store_procedures.start_again(load, Returning(tmp_path), [], kill=True)
+    assert stop_s == 1
+    assert 3 * store_procedures.POLL_S <= start_s < 5
+
+
+def test_messages_that_do_not_come_back_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(monkeypatch, 3)
+    load = replace(store_load("persist-restart"), amount=5)
+    with pytest.raises(BrokerError, match="after a clean stop 3 of 5 messages are there"):
+        store_procedures.start_again(load, Returning(tmp_path), [], kill=False)
