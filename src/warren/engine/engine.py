@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from warren.routing.exchange import Exchange
     from warren.session.channel import Channel, Consumer
     from warren.session.connection import Connection
+    from warren.store.journal import Journal
 
 
 class Clock(Protocol):
@@ -99,6 +100,8 @@ class Engine:
         #: Channel -> when its deliveries were last gone through, and when the first was due then.
         self.timeout_looks: dict[Channel, tuple[int, int]] = {}
         self.alarms: set[str] = set()
+        #: What is written to disk goes through here; None: nothing is.
+        self.journal: Journal | None = None
         #: Delayed exchange -> the timers of the messages it keeps.
         self.delayed: dict[Exchange, set[Timer]] = {}
         self.unroutable_dropped = 0

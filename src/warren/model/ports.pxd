@@ -58,6 +58,7 @@ cdef class QueuePort:
     cdef int restore_opened(self, uint64_t slot) except -1
     cdef bint move(self, uint64_t slot, uint64_t from_place, uint64_t to_place) except -1
     cdef bint holds(self, uint64_t slot, uint64_t place) except -1
+    cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0
 
 
 cdef class JournalPort:
@@ -65,6 +66,8 @@ cdef class JournalPort:
     cdef public uint64_t persisted_end   # the place behind it
     cdef readonly uint64_t commit_mark   # the record of the newest publish
     cdef public uint64_t resident_bytes  # of messages in queues that are in memory
+    cdef readonly list confirming        # channels with confirms that wait for the disk
+    cdef readonly bint behind            # the disk does not keep up: publishers should hold back
     cdef readonly bint staged            # queues have staged a message that is not committed yet
     cdef int stage(self, QueuePort queue, uint64_t slot, int64_t expires_ms,
                    bint opened) except -1
@@ -101,6 +104,7 @@ cdef class LinkPort:
     cdef int flush_now(self) except -1
     cdef int hold_back(self, QueuePort queue) except -1
     cdef int block_reading(self, bint blocked) except -1
+    cdef int go_on(self) except -1
 
 
 cdef class Route:

@@ -22,6 +22,8 @@ class JournalPort:
     persisted_end: int
     commit_mark: int
     resident_bytes: int
+    confirming: list[Any]
+    behind: bool
     staged: bool
 
 class QueueEffects:

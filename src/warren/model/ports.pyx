@@ -73,6 +73,10 @@ cdef class QueuePort:
         """Whether the queue needs what stands there for that slot."""
         return False
 
+    cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0:
+        """At the start: the message was moved; where it stood before, 0 when it is not held."""
+        return 0
+
 
 cdef class JournalPort:
     """Where queues note what must survive, and where they get paged messages back from.
@@ -80,6 +84,9 @@ cdef class JournalPort:
     A publish is staged by each queue that keeps it and then committed once, so that its body is
     written once. What leaves a queue is told at the end of the turn, in runs.
     """
+
+    def __cinit__(self, *_arguments, **_options):
+        self.confirming = []
 
     cdef int stage(self, QueuePort queue, uint64_t slot, int64_t expires_ms,
                    bint opened) except -1:
@@ -182,6 +189,10 @@ cdef class LinkPort:
 
     cdef int block_reading(self, bint blocked) except -1:
         """An alarm is in force: read nothing from this client until it is over."""
+        return 0
+
+    cdef int go_on(self) except -1:
+        """What the connection waited for has come: give it what it left unread."""
         return 0
 
     def hold(self, QueuePort queue not None):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import socket as sockets
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from warren.auth.directory import Directory, DirectoryError
@@ -20,9 +20,11 @@ from warren.net.listener import Listener, SocketOptions
 from warren.net.tls import make_context
 from warren.net.warden import Warden
 from warren.node.definitions import DefinitionsError, load_definitions
+from warren.node.disk import DiskWatch
 from warren.node.errors import StartError, listen_error
-from warren.node.memory import MemoryWatch
-from warren.node.settings import credential_validator, engine_settings
+from warren.node.failure import Failure
+from warren.node.memory import MemoryWatch, memory_bytes
+from warren.node.settings import credential_validator, engine_settings, node_name
 from warren.node.vhost_defaults import VHostDefaults
 from warren.telemetry.log import logger
 
@@ -44,9 +46,14 @@ class Node:
         name: str | None = None,
         log: logging.Logger | None = None,
         watch_memory: bool = True,
+        data_dir: Path | None = None,
     ) -> None:
         self.settings = settings
-        self.name = name or settings.node.name or f"warren@{sockets.gethostname().split('.')[0]}"
+        self.name = name or node_name(settings)
+        #: Where data is kept, opened by whoever runs the node; None: in memory.
+        self.data_dir = data_dir
+        #: Set when the node can keep nothing more; see `failure.give_up`.
+        self.failure = Failure()
         self.directory = Directory(
             loopback_users=settings.auth.loopback_users,
             hashing_algorithm=settings.auth.password_hashing,
@@ -64,6 +71,7 @@ class Node:
         self._hub: Hub | None = None
         self._warden: Warden | None = None
         self._memory: MemoryWatch | None = None
+        self.disk: DiskWatch | None = None
         self._wake: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         VHostDefaults(settings, self.engine).attach()
@@ -113,6 +121,10 @@ class Node:
         if self._watch_memory:
             self._memory = MemoryWatch(self.engine, self.settings.memory, self._loop)
             self._memory.start()
+        if self.data_dir is not None:
+            limit = self.settings.disk.limit_bytes(memory_bytes(self.settings.memory))
+            self.disk = DiskWatch(self.engine, self.data_dir, limit, self._loop)
+            self.disk.start()
         self.engine.watch_timeouts()
 
     def _open_listeners(self, hub: Hub) -> None:
@@ -217,10 +229,20 @@ class Node:
             await asyncio.sleep(0.005)
         for link in list(self._hub.links):
             link.lost()
-        if self._warden is not None:
-            self._warden.stop()
-        if self._memory is not None:
-            self._memory.stop()
+        self._stop_watches()
+
+    def abandon(self) -> None:
+        """Take nothing more from anybody, and say nothing: the node cannot go on."""
+        self._close_listeners()
+        if self._hub is not None:
+            for link in self._hub.links:
+                link.set_blocked(True)
+        self._stop_watches()
+
+    def _stop_watches(self) -> None:
+        for watch in (self._warden, self._memory, self.disk):
+            if watch is not None:
+                watch.stop()
         if self._wake is not None:
             self._wake.cancel()
         self.engine.timers.on_earlier = None

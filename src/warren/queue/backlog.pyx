@@ -355,6 +355,32 @@ cdef class Backlog(QueuePort):
             return entry.content >> 1 == place
         return message_of(entry).place == place
 
+    cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0:
+        cdef Slot* entry
+        cdef uint64_t before
+        cdef SlotLog log = self.restored_level(slot)
+        entry = self.entry_at(slot)
+        if entry is NULL:
+            return 0
+        before = entry.content >> 1
+        entry.content = place << 1 | 1
+        log.drop_index(log.chunk_of(position_of(slot)))
+        return before
+
+    def needs(self, uint64_t slot, uint64_t place):
+        """Whether the message of a slot is the one that stands at a place."""
+        return self.holds(slot, place)
+
+    @property
+    def is_opening(self):
+        """Whether a watermark is still on its way to the disk."""
+        cdef SlotLog log
+        for level in ((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            if log is not None and log.opening > log.opened:
+                return True
+        return False
+
     def give_up_index(self, uint64_t slot, uint64_t place):
         """The segment with the index of a chunk is to go: the chunk does without it."""
         cdef SlotLog log = self.level(slot)
@@ -371,6 +397,22 @@ cdef class Backlog(QueuePort):
         log.drop_index(chunk)
         log.indexed_to = min(log.indexed_to, number)
         log.spilled_to = min(log.spilled_to, number)
+
+    def drop_segment(self, uint32_t number):
+        """A segment of the log is missing: the messages in it are lost; how many those were."""
+        cdef SlotLog log
+        cdef uint64_t position, level_bits, before = self.unreadable
+        cdef Slot* entry
+        for i, level in enumerate((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            if log is None:
+                continue
+            level_bits = <uint64_t>i << LEVEL_SHIFT
+            for position in range(log.first_number * CHUNK_SLOTS, log.next_position):
+                entry = self.entry_at(level_bits | position)
+                if entry is not NULL and entry.content & 1 and entry.content >> 33 == number:
+                    self.lose(level_bits | position)
+        return self.unreadable - before
 
     def snapshot(self, bint clean):
         """What a checkpoint keeps of the queue. `clean`: nothing is out, so flags tell it all."""

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+#: Files kept open for reading.
+OPEN_FILES_MAX = 32
+
+
 class Files(Protocol):
     """A directory of files."""
 
@@ -74,6 +78,14 @@ class RealFiles:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
+        #: Files that are read from, opened: oldest first.
+        self._reading: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Close what was opened for reading."""
+        for fd in self._reading.values():
+            os.close(fd)
+        self._reading.clear()
 
     def names(self) -> list[str]:
         """All file names, sorted."""
@@ -90,8 +102,14 @@ class RealFiles:
 
     def read_at(self, name: str, at: int, size: int) -> bytes:
         """Up to `size` bytes of a file from an offset on."""
-        with _opened(os.path.join(self.directory, name), os.O_RDONLY) as fd:
-            return os.pread(fd, size, at)
+        fd = self._reading.get(name)
+        if fd is None:
+            if len(self._reading) >= OPEN_FILES_MAX:
+                os.close(self._reading.pop(next(iter(self._reading))))
+            fd = os.open(os.path.join(self.directory, name), os.O_RDONLY | os.O_CLOEXEC)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            self._reading[name] = fd
+        return os.pread(fd, size, at)
 
     def create(self, name: str) -> None:
         """Create an empty file; durable after `sync_names`."""
@@ -115,6 +133,9 @@ class RealFiles:
 
     def remove(self, name: str) -> None:
         """Remove a file; durable after `sync_names`."""
+        fd = self._reading.pop(name, None)
+        if fd is not None:
+            os.close(fd)
         os.unlink(os.path.join(self.directory, name))
 
     def write_back(self, name: str, at: int) -> None:

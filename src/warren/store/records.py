@@ -36,6 +36,7 @@ class Kind(IntEnum):
     METADATA = 7
     PLACED = 8
     MOVED = 9
+    MARK = 10
 
 
 def encode_record(record: Record, salt: int = 0) -> bytes:
