@@ -105,7 +105,7 @@ def rates_table(outcome: Outcome, brokers: list[str]) -> str:
             row.append("–" if ratio is None else f"{ratio:.2f} ×")
         row += [_cpu_cell(outcome, load, broker) for broker in brokers]
         rows.append(row)
-    return markdown(header, rows)
+    return markdown(header, rows) if rows else ""
 
 
 def _cpu_cell(outcome: Outcome, load: Load, broker: str) -> str:
