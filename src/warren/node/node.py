@@ -14,6 +14,7 @@ from warren.auth.directory import Directory, DirectoryError
 from warren.base.system import SystemClock, SystemDice
 from warren.config.settings import Endpoint, Settings
 from warren.engine.engine import Engine
+from warren.engine.metadata import MetadataKeeper
 from warren.model.policy import PolicyError
 from warren.net.hub import Hub
 from warren.net.listener import Listener, SocketOptions
@@ -47,6 +48,7 @@ class Node:
         log: logging.Logger | None = None,
         watch_memory: bool = True,
         data_dir: Path | None = None,
+        restore: Callable[[Engine], MetadataKeeper] | None = None,
     ) -> None:
         self.settings = settings
         self.name = name or node_name(settings)
@@ -75,6 +77,8 @@ class Node:
         self._wake: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         VHostDefaults(settings, self.engine).attach()
+        #: Has put back what an earlier run left, and keeps what changes; None: nothing is kept.
+        self.keeper = restore(self.engine) if restore is not None else None
         try:
             self._make_content()
         except DefinitionsError as error:
@@ -83,14 +87,20 @@ class Node:
             raise StartError(f"the configured defaults cannot be used: {error}") from error
 
     def _make_content(self) -> None:
-        """What the broker starts with: the definitions, or else the default user and vhost."""
+        """What the broker starts with besides what it kept.
+
+        That is the definitions, or else, at the first start, the default user and vhost.
+        """
+        is_first_start = self.keeper is None or self.keeper.is_empty
         definitions, management = self.settings.definitions, self.settings.management
         paths = [definitions.load, management.load_definitions, definitions.local_path]
         given = [path for path in paths if path is not None]
         for path in given:
             load_definitions(self.engine, path)
-        if not given:
-            self._make_defaults()
+        if not given and is_first_start:
+            # All or nothing: a start that was cut short must leave the next one the first.
+            with self.engine.metadata.together():
+                self._make_defaults()
 
     def _make_defaults(self) -> None:
         auth = self.settings.auth
