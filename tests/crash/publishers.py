@@ -67,6 +67,8 @@ class Publisher:
         self._rng = rng
         self._session = f"{plan.name}.{history.life}"
         self._number = 0
+        # What cannot be routed comes back; the other half takes the shorter way in the broker.
+        self._mandatory = rng.random() < 0.5
         self.stopping = False
 
     async def run(self, client: AsyncClient) -> None:
@@ -144,7 +146,7 @@ class Publisher:
                 held=held,
             )
         )
-        channel.publish(exchange, key, properties, body, mandatory=True)
+        channel.publish(exchange, key, properties, body, self._mandatory)
         return message
 
     def _body(self) -> bytes:
