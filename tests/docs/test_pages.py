@@ -19,7 +19,11 @@ from warren.testing import Broker
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/testing.md"]
-ALL_PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+ALL_PAGES = [
+    "README.md",
+    "CHANGELOG.md",
+    *(str(p.relative_to(ROOT)) for p in sorted((ROOT / "docs").rglob("*.md"))),
+]
 BIN = Path(sys.executable).parent
 WAIT_S = 60
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -134,7 +138,11 @@ def test_warren_commands_on_the_pages_work(tmp_path: Path) -> None:
     for words in found:
         more = ["--port", "0"] if words[1] == "dev" else []
         process = subprocess.Popen(
-            [*words, *more], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment()
+            [*words, *more],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**environment(), "WARREN_DATA_DIR": str(tmp_path / "data")},
         )
         try:
             assert process.stdout is not None

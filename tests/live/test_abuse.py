@@ -74,7 +74,7 @@ def run_broker(folder: Path, more: str = "") -> Iterator[Process]:
     config = folder / "rabbitmq.conf"
     config.write_text(CONFIG + more)
     ready, tell = os.pipe()
-    command = [sys.executable, "-m", "warren", "serve", "--config", str(config)]
+    command = [sys.executable, "-m", "warren", "serve", "--config", str(config), "--in-memory"]
     process = subprocess.Popen(
         [*command, "--ready-fd", str(tell)], pass_fds=[tell], stdout=subprocess.DEVNULL
     )

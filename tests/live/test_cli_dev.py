@@ -85,12 +85,13 @@ def test_ready_within_a_second(dev: Command) -> None:
 def test_what_it_prints(dev: Command) -> None:
     code, out, err = dev.stop()
     assert (code, err) == (0, "")
-    first, amqp, attempt, stop = out.splitlines()
+    first, amqp, attempt, data, stop = out.splitlines()
     assert re.fullmatch(rf"warren {re.escape(warren.__version__)}  ready in \d+\.\d\d s", first)
     assert re.fullmatch(r"  AMQP   amqp://guest:guest@127\.0\.0\.1:\d+", amqp)
     assert amqp.split()[1] == dev.url
     assert attempt.startswith("  Try    ")
-    assert "Ctrl-C" in stop
+    assert data == "  Data   in memory, gone when it stops"
+    assert stop == "  Stop   Ctrl-C"
 
 
 def test_the_command_to_try_works(dev: Command) -> None:

@@ -25,6 +25,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     def start(text: str, **env: str) -> Command:
         path = tmp_path / "rabbitmq.conf"
         path.write_text(text)
+        env.setdefault("WARREN_DATA_DIR", str(tmp_path / "data"))
         command = Command("serve", "--config", str(path), **env)
         commands.append(command)
         return command
@@ -138,7 +139,7 @@ def test_definitions_that_cannot_be_imported(tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
     file.write_text('{"queues": [{"name": "q", "vhost": "gone"}]}')
     path.write_text(f"listeners.tcp.1 = 127.0.0.1:0\nload_definitions = {file}\n")
-    done = run("serve", "--config", str(path))
+    done = run("serve", "--config", str(path), "--in-memory")
     assert done.returncode == 1
     assert f"{file}: queues[0] ('q'): vhost 'gone' not found" in done.stderr
     assert "Traceback" not in done.stderr
@@ -168,7 +169,7 @@ def test_tls(serve: Serve, tmp_path: Path) -> None:
 def test_bad_tls_is_told(tmp_path: Path) -> None:
     path = tmp_path / "rabbitmq.conf"
     path.write_text("listeners.tcp = none\nlisteners.ssl.1 = 127.0.0.1:0\n")
-    done = run("serve", "--config", str(path))
+    done = run("serve", "--config", str(path), "--in-memory")
     assert done.returncode == 1
     assert "TLS needs ssl_options.certfile" in done.stderr
 
@@ -183,7 +184,7 @@ def test_a_signal_while_a_client_is_silent(serve: Serve) -> None:
 def test_pid_file_that_cannot_be_written(tmp_path: Path) -> None:
     path = tmp_path / "rabbitmq.conf"
     path.write_text("listeners.tcp.1 = 127.0.0.1:0\n")
-    done = run("serve", "--config", str(path), "--pid-file", str(tmp_path))
+    done = run("serve", "--config", str(path), "--in-memory", "--pid-file", str(tmp_path))
     assert done.returncode == 1
     assert "cannot write the pid file" in done.stderr
     assert stat.S_ISDIR(tmp_path.stat().st_mode)

@@ -56,11 +56,20 @@ class CountingDice:
         return f"t{self.count}"
 
 
-def make_engine(**settings: Any) -> Engine:
-    """A broker with user guest and virtual host /; its log goes nowhere."""
+def make_bare_engine(**settings: Any) -> Engine:
+    """A broker with nothing in it; its log goes nowhere."""
     log = logging.getLogger("warren.silent")
     log.setLevel(logging.CRITICAL + 1)
-    engine = Engine(EngineSettings(**settings), Directory(), StillClock(), CountingDice(), log)
+    return Engine(EngineSettings(**settings), Directory(), StillClock(), CountingDice(), log)
+
+
+def make_engine(**settings: Any) -> Engine:
+    """A broker with user guest and virtual host /."""
+    return fill(make_bare_engine(**settings))
+
+
+def fill(engine: Engine) -> Engine:
+    """User guest and virtual host /."""
     engine.add_vhost("/")
     engine.directory.add_user("guest", "guest", ("administrator",))
     engine.directory.set_permissions("guest", "/", ".*", ".*", ".*")

@@ -11,12 +11,12 @@ import pytest
 from small_logs import payload, wait_until
 
 from warren.store.faulty_disk import Faults, FaultyDisk
-from warren.store.faulty_log import FaultyLog
 from warren.store.log import Log
 from warren.store.memory_log import MemoryLog
 from warren.store.records import PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES
 from warren.store.scan import scan
 from warren.store.scanner import Record
+from warren.store.stepped_log import SteppedLog
 from warren.store.writer import LogWriter
 
 
@@ -48,12 +48,12 @@ def memory(path: Path) -> Subject:
 
 def memory_by_hand(path: Path) -> Subject:
     log = MemoryLog(immediate=False)
-    return Subject(log, log.persist, log.survivors, lambda: log.fail(errno.EIO))
+    return Subject(log, log.step, log.survivors, lambda: log.fail(errno.EIO))
 
 
 def faulty(path: Path) -> Subject:
     disk = FaultyDisk()
-    log = FaultyLog(disk, segment_bytes=1000)
+    log = SteppedLog(disk, segment_bytes=1000)
 
     def break_disk() -> None:
         disk.faults = Faults(sync_error=1.0)

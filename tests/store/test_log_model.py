@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warren.store.faulty_disk import Faults, FaultyDisk, PowerCut
-from warren.store.faulty_log import FaultyLog
 from warren.store.scan import Scan, repair_tail, scan
 from warren.store.scanner import Record
 from warren.store.segments import delete_dead_segments, list_segments
+from warren.store.stepped_log import SteppedLog
 
 SCHEDULES = 2000
 CHUNKS = 8
@@ -32,7 +32,7 @@ class Run:
     crashes: int = 0
     tag: int = 0
 
-    def live(self, log: FaultyLog, appends: int) -> None:
+    def live(self, log: SteppedLog, appends: int) -> None:
         """Append and step until the disk or the power fails, or it was enough."""
         for _ in range(appends):
             self.tag += 1
@@ -76,7 +76,7 @@ class Run:
     def go(self, rounds: int) -> None:
         next_sequence = 1
         for _ in range(rounds):
-            log = FaultyLog(self.disk, next_sequence, self.segment_bytes)
+            log = SteppedLog(self.disk, next_sequence, self.segment_bytes)
             if self.random.random() < 0.8:
                 self.disk.cut_at = self.disk.operations + self.random.randrange(1, 30)
             try:
@@ -129,7 +129,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 def test_after_a_failed_sync_nothing_more_is_promised(seed: int) -> None:
     source = random.Random(seed)
     disk = FaultyDisk(seed, Faults(sync_error=0.1))
-    log = FaultyLog(disk, 1, source.choice([500, 1 << 15]))
+    log = SteppedLog(disk, 1, source.choice([500, 1 << 15]))
     bodies: list[bytes] = []
 
     def append_until_it_fails() -> None:
@@ -182,7 +182,7 @@ def test_damage_after_a_crash_is_never_silent(chunk: int) -> None:
 def test_delays_are_told_and_not_slept() -> None:
     told: list[float] = []
     disk = FaultyDisk(1, Faults(delay_seconds_max=3600.0), told.append)
-    log = FaultyLog(disk)
+    log = SteppedLog(disk)
     log.append(1, b"x")
     log.close()
     assert len(told) == disk.operations

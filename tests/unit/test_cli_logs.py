@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 def test_greeting() -> None:
     url = login_url(Settings(), "127.0.0.1", 5672)
     assert url == "amqp://guest:guest@127.0.0.1:5672"
-    lines = development_greeting(url).splitlines()
+    lines = development_greeting(url, None).splitlines()
     assert lines[0].startswith(f"warren {warren.__version__}  ready in ")
     assert url in lines[1]
     assert url in lines[2]
@@ -126,3 +126,8 @@ def test_the_next_command_is_one_shell_line() -> None:
 def test_without_a_client_library_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.node.greeting.find_spec", lambda name: None)
     assert " -m pip install pika && " in next_command("amqp://127.0.0.1")
+
+
+def test_greeting_says_where_data_is() -> None:
+    lines = development_greeting("amqp://h", Path("/data/w")).splitlines()
+    assert lines[-2:] == ["  Data   /data/w", "  Stop   Ctrl-C"]

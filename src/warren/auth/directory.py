@@ -7,8 +7,8 @@ what a client may not do raises the error the client is to see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from warren.auth.password import (
@@ -47,6 +47,36 @@ class CredentialsRefused(LoginRefused):
         self.reason = f"{mechanism} login refused: {reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class VHostLimitsChange:
+    """A virtual host has other limits."""
+
+    vhost: str
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class UserDeletion:
+    """A user goes, with every permission it has."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionDeletion:
+    """A user's permission in a virtual host goes; with an exchange, its topic permission there."""
+
+    user: str
+    vhost: str
+    exchange: str | None = None
+
+
+#: A user or a permission stands for itself: it is added, or takes the place of the one before.
+DirectoryChange = (
+    User | UserDeletion | Permission | TopicPermission | PermissionDeletion | VHostLimitsChange
+)
+
+
 class Directory:
     """All users, permissions and limits of the broker."""
 
@@ -57,6 +87,9 @@ class Directory:
         validate_credentials: Callable[[str, str], None] | None = None,
     ) -> None:
         self.epoch = 0
+        #: Told of what changes together, before it does; what it raises prevents the change. That
+        #: a vhost comes or goes is not told here: the engine, which makes it, tells that.
+        self.on_change: Callable[[Sequence[DirectoryChange]], None] | None = None
         self.loopback_users = frozenset(loopback_users)
         self.hashing_algorithm = hashing_algorithm
         #: Raises ValueError with the reason when a new password is too weak.
@@ -87,7 +120,9 @@ class Directory:
     def set_vhost_limits(self, name: str, limits: Mapping[str, object]) -> None:
         """Replace the vhost's limits (`max-connections`, `max-queues`)."""
         self._require_vhost(name)
-        self._vhosts[name] = _checked_limits(limits, VHOST_LIMITS)
+        kept = _checked_limits(limits, VHOST_LIMITS)
+        self._tell(VHostLimitsChange(name, kept))
+        self._vhosts[name] = kept
         self.epoch += 1
 
     def vhost_limits(self, name: str) -> dict[str, int]:
@@ -151,6 +186,7 @@ class Directory:
     def delete_user(self, name: str) -> None:
         """Delete the user and every permission it has."""
         self.user(name)
+        self._tell(UserDeletion(name))
         del self._users[name]
         self._drop_permissions(lambda permission: permission.user == name)
 
@@ -179,6 +215,7 @@ class Directory:
         self._require_vhost(vhost)
         _check_patterns(configure, write, read)
         permission = Permission(user, vhost, configure, write, read)
+        self._tell(permission)
         self._permissions[user, vhost] = permission
         self.epoch += 1
         return permission
@@ -187,7 +224,9 @@ class Directory:
         """Take the user's access to the vhost away."""
         self.user(user)
         self._require_vhost(vhost)
-        if self._permissions.pop((user, vhost), None) is not None:
+        if (user, vhost) in self._permissions:
+            self._tell(PermissionDeletion(user, vhost))
+            del self._permissions[user, vhost]
             self.epoch += 1
 
     def permission(self, user: str, vhost: str) -> Permission | None:
@@ -212,6 +251,7 @@ class Directory:
         self._require_vhost(vhost)
         _check_patterns(write, read)
         permission = TopicPermission(user, vhost, exchange, write, read)
+        self._tell(permission)
         self._topic_permissions[user, vhost, exchange] = permission
         self.epoch += 1
         return permission
@@ -220,10 +260,15 @@ class Directory:
         """Drop the user's topic permissions in the vhost: for one exchange, or for all."""
         self.user(user)
         self._require_vhost(vhost)
-        for key in list(self._topic_permissions):
-            if key[:2] == (user, vhost) and exchange in {None, key[2]}:
-                del self._topic_permissions[key]
-                self.epoch += 1
+        gone = [
+            key
+            for key in self._topic_permissions
+            if key[:2] == (user, vhost) and exchange in {None, key[2]}
+        ]
+        self._tell(*(PermissionDeletion(*key) for key in gone))
+        for key in gone:
+            del self._topic_permissions[key]
+            self.epoch += 1
 
     def list_topic_permissions(
         self, user: str | None = None, vhost: str | None = None
@@ -298,7 +343,12 @@ class Directory:
                 f"in vhost '{vhost}' refused for user '{user}'"
             )
 
+    def _tell(self, *changes: DirectoryChange) -> None:
+        if self.on_change is not None and changes:
+            self.on_change(changes)
+
     def _store(self, user: User) -> User:
+        self._tell(user)
         self._users[user.name] = user
         self.epoch += 1
         return user

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from warren.config.errors import ConfigError
 from warren.config.file import Entry
-from warren.config.values import BOOLEAN, PORT, SECRET, TEXT, Kind
+from warren.config.values import BOOLEAN, DIRECTORY, PORT, SECRET, TEXT, Kind
 
 PREFIXES = ("WARREN_", "RABBITMQ_")
 
@@ -31,9 +31,9 @@ VARIABLES: Mapping[str, Variable] = {
     "DIST_PORT": Variable("cluster.port", PORT),
     "ERLANG_COOKIE": Variable("cluster.cookie", SECRET),
     "LOG_BASE": Variable("log.directory", TEXT),
-    "MNESIA_BASE": Variable("node.data_base", TEXT),
-    "MNESIA_DIR": Variable("node.data_dir", TEXT),
-    "DATA_DIR": Variable("node.data_dir", TEXT),
+    "MNESIA_BASE": Variable("node.data_base", DIRECTORY),
+    "MNESIA_DIR": Variable("node.data_dir", DIRECTORY),
+    "DATA_DIR": Variable("node.data_dir", DIRECTORY),
     "PID_FILE": Variable("node.pid_file", TEXT),
     "DEFAULT_USER": Variable("auth.default_user", TEXT),
     "DEFAULT_PASS": Variable("auth.default_pass", SECRET),
@@ -92,6 +92,9 @@ def environment_values(env: Mapping[str, str]) -> dict[str, object]:
     if problems:
         raise ConfigError(problems)
     _logs(env, values)
+    if "node.data_base" in values:
+        # It outranks the whole directory that the file may name, which would else go before it.
+        values.setdefault("node.data_dir", None)
     return values
 
 

@@ -14,6 +14,7 @@ from warren.config.values import (
     BOOLEAN,
     BYTES,
     CONSUMER_TIMEOUT,
+    DIRECTORY,
     DURATION,
     ENDPOINT,
     FILE_NAME,
@@ -306,6 +307,7 @@ _MANAGEMENT = [
 ]
 
 _NODE = [
+    Key("data_dir", "node.data_dir", DIRECTORY),
     Key("product.name", "announce_product", TEXT),
     Key("product.version", "announce_version", TEXT),
     Key("motd_file", "node.motd_file", TEXT),
@@ -336,7 +338,6 @@ KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
     "cluster_partition_handling",
     "collect_statistics_interval",
     "definitions.skip_if_unchanged",
-    "disk_free_limit",
     "log.channel",
     "log.default",
     "log.federation",

@@ -129,6 +129,12 @@ class DiskSettings:
     free_limit_bytes: int = 50_000_000
     free_limit_memory_ratio: float | None = None
 
+    def limit_bytes(self, memory_bytes: int) -> int:
+        """The limit in bytes on a machine with that much memory; a ratio goes before bytes."""
+        if self.free_limit_memory_ratio is not None:
+            return int(memory_bytes * self.free_limit_memory_ratio)
+        return self.free_limit_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:

@@ -159,6 +159,13 @@ def _file_name(text: str) -> str:
     return "" if text == "false" else text
 
 
+def _directory(text: str) -> str:
+    # An empty one would mean wherever the process was started.
+    if not text or "\0" in text:
+        raise ValueError(text)
+    return text
+
+
 BOOLEAN = Kind("true or false", _boolean)
 BYTES = Kind("a size such as 500KB, 50MB or 2GiB", _size)
 DURATION = Kind("a duration such as 90s, 1h or 60000 (milliseconds)", _duration)
@@ -173,4 +180,5 @@ ENDPOINT = Kind("a port, or address:port such as 127.0.0.1:5672 or [::1]:5672", 
 CONSUMER_TIMEOUT = Kind("a whole number of milliseconds, or 'off'", _consumer_timeout)
 NONE = Kind("'none', or entries such as KEY.1 = ...", _none)
 FILE_NAME = Kind("a file name, or 'false'", _file_name)
+DIRECTORY = Kind("a directory", _directory)
 LOG_LEVEL = enum("debug", "info", "notice", "warning", "error", "critical", "none")

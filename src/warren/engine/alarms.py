@@ -15,19 +15,23 @@ if TYPE_CHECKING:
 Resource = Literal["memory", "disk"]
 
 
-def set_alarm(engine: Engine, resource: Resource, raised: bool) -> None:
-    """The node has measured: raise or clear an alarm. Publishers meet it at their next publish."""
+def set_alarm(engine: Engine, resource: Resource, raised: bool, measured: str = "") -> None:
+    """The node has measured: raise or clear an alarm. Publishers meet it at their next publish.
+
+    `measured` are the numbers, for the log.
+    """
     if raised == (resource in engine.alarms):
         return
+    shown = f" ({measured})" if measured else ""
     if raised:
         engine.alarms.add(resource)
-        engine.log.warning("%s alarm: publishers are blocked until it clears", resource)
+        engine.log.warning("%s alarm%s: publishers are blocked until it clears", resource, shown)
         if resource == "memory":
             for vhost in engine.vhosts.values():
                 vhost.routes.forget_all()
     else:
         engine.alarms.discard(resource)
-        engine.log.info("%s alarm cleared", resource)
+        engine.log.info("%s alarm cleared%s", resource, shown)
         if not engine.alarms:
             for connection in list(engine.connections):
                 _unblock(connection)
@@ -40,7 +44,7 @@ def block_publisher(engine: Engine, connection: Connection) -> None:
         return
     connection.blocked = True
     if connection.capabilities.get("connection.blocked"):
-        connection.send(0, "connection.blocked", f"low on {sorted(engine.alarms)[-1]}")
+        connection.send(0, "connection.blocked", f"low on {' & '.join(sorted(engine.alarms))}")
     connection.outlet.link.set_blocked(True)
 
 

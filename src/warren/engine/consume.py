@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.queues import remove_queue, touch
-from warren.model.errors import AccessRefused, NotAllowed, PreconditionFailed
+from warren.model.errors import AccessRefused, NotAllowed, Postponed, PreconditionFailed
 from warren.model.message import Message
 from warren.model.queue_arguments import amqp_type_name, queue_text
 from warren.session.channel import Channel, Consumer
@@ -170,6 +170,8 @@ def get(
     found = queue.get(no_ack, channel.outlet.now_ms)
     if found is None:
         return None
+    if found == 0:
+        raise Postponed(queue.open_mark)
     message, slot, redelivered = found
     tag = channel.note_get(queue, slot, no_ack)
     if channel.traced:

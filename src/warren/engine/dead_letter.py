@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warren.engine.publish import all_keys, find_destinations, text
+from warren.engine.publish import all_keys, find_destinations, offer, text
 from warren.model.message import MARK_HEADERS, Address, Message
 from warren.wire.content import make_message
 from warren.wire.properties import decode_properties, replace_properties
@@ -42,11 +42,13 @@ def dead_letter(engine: Engine, queue: AmqpQueue, message: Message, reason: str)
     dead = _with_death(engine, queue, message, reason, target, table, configured is not None)
     now_ms = engine.clock.now_ms()
     destinations, _ = find_destinations(engine, queue.vhost, exchange, dead, keys)
+    taking = []
     for destination in destinations:
         if is_cycle(destination.name, reason, table.get("x-death"), queue.name):
             engine.log_dead_letter_cycle(queue, destination, reason)
-            continue
-        destination.offer(dead, now_ms)
+        else:
+            taking.append(destination)
+    offer(engine, taking, dead, now_ms)
 
 
 def _keys(message: Message, table: dict[str, Any], configured: str | None) -> list[bytes]:

@@ -39,7 +39,7 @@ def delay(
         waiting.discard(timer)
         if not waiting:
             engine.delayed.pop(exchange, None)
-        offer(find_queues(vhost, exchange, message, keys), message, now_ms)
+        offer(engine, find_queues(vhost, exchange, message, keys), message, now_ms)
 
     timer: Timer = engine.timers.at(engine.clock.now_ms() + delay_ms + CLOCK_STEP_MS, ring)
     waiting.add(timer)

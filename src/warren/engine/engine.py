@@ -8,7 +8,7 @@ randomness from `dice`, and the shell calls `tick` when `timers` say that someth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from logging import Logger
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +27,7 @@ from warren.engine import (
 from warren.engine import consume as consuming
 from warren.engine import delay as delaying
 from warren.engine import publish as publishing
+from warren.engine.changes import Changes
 from warren.engine.effects import Effects
 from warren.engine.settings import EngineSettings
 from warren.engine.vhost import VHost
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from warren.routing.exchange import Exchange
     from warren.session.channel import Channel, Consumer
     from warren.session.connection import Connection
+    from warren.store.journal import Journal
 
 
 class Clock(Protocol):
@@ -82,6 +84,11 @@ class Engine:
         self.effects = Effects()
         #: The time of the turn that is going on, for everything that happens in it.
         self.turn = TurnClock()
+        #: Told of every change of users, virtual hosts and entities as it is made.
+        self.metadata = Changes()
+        #: While the metadata of an earlier run is put in place: nothing happens then, it is only
+        #: remembered, so there are no events, and what goes by itself has gone by itself before.
+        self.restoring = False
         self.vhosts: dict[str, VHost] = {}
         #: Open connections, oldest first.
         self.connections: dict[Connection, None] = {}
@@ -99,6 +106,8 @@ class Engine:
         #: Channel -> when its deliveries were last gone through, and when the first was due then.
         self.timeout_looks: dict[Channel, tuple[int, int]] = {}
         self.alarms: set[str] = set()
+        #: What is written to disk goes through here; None: nothing is.
+        self.journal: Journal | None = None
         #: Delayed exchange -> the timers of the messages it keeps.
         self.delayed: dict[Exchange, set[Timer]] = {}
         self.unroutable_dropped = 0
@@ -117,6 +126,8 @@ class Engine:
     bind = exchanges.bind
     unbind = exchanges.unbind
     add_binding = exchanges.add_binding
+    remove_binding = exchanges.remove_binding
+    remove_exchange = exchanges.remove_exchange
     declare_queue = queues.declare_queue
     inspect_queue = queues.inspect_queue
     purge_queue = queues.purge_queue
@@ -149,7 +160,7 @@ class Engine:
     log_unread_replies = connections.log_unread_replies
     log_channel_error = connections.log_channel_error
     log_connection_error = connections.log_connection_error
-    effective_arguments = policies.effective_arguments
+    find_governing = policies.find_governing
     govern_queue = policies.govern_queue
     govern_exchange = policies.govern_exchange
     set_policy = policies.set_policy
@@ -177,18 +188,32 @@ class Engine:
                 raise DirectoryError(
                     f"cannot create vhost '{name}': vhost limit of {limit} is reached"
                 )
-            self.directory.add_vhost(name)
-            if self.settings.default_vhost_limits:
-                self.directory.set_vhost_limits(name, self.settings.default_vhost_limits)
-            self.vhosts[name] = VHost(name)
-            self.emit("vhost.created", name=name)
+            # Those who listen may give it limits and policies, which it must never be without.
+            with self.metadata.together():
+                self.metadata.vhost_set(name, "", ())
+                self.directory.add_vhost(name)
+                self.vhosts[name] = VHost(name)
+                if self.settings.default_vhost_limits:
+                    self.directory.set_vhost_limits(name, self.settings.default_vhost_limits)
+                self.emit("vhost.created", name=name)
         return self.vhosts[name]
+
+    def describe_vhost(
+        self, name: str, description: str | None = None, tags: Sequence[str] | None = None
+    ) -> None:
+        """Give a virtual host another description or other tags; None leaves them as they are."""
+        vhost = self.vhost(name)
+        description = vhost.description if description is None else description
+        kept = vhost.tags if tags is None else list(tags)
+        self.metadata.vhost_set(name, description, kept)
+        vhost.description, vhost.tags = description, kept
 
     def delete_vhost(self, name: str) -> None:
         """Everything in it goes, and its connections are closed."""
         vhost = self.vhost(name)
         for connection in [c for c in self.connections if c.vhost is vhost]:
             connection.close(ConnectionForced(f"vhost '{name}' is deleted"))
+        self.metadata.vhost_removed(vhost)
         for queue in list(vhost.queues.values()):
             self.remove_queue(queue)
         for exchange in vhost.exchanges.values():
@@ -269,6 +294,8 @@ class Engine:
     # -- events ------------------------------------------------------------------------------------
 
     def emit(self, event: str, **details: Any) -> None:
+        if self.restoring:
+            return
         for listener in self.listeners:
             listener(event, details)
 

@@ -67,6 +67,7 @@ def declare_exchange(
 
 def add_exchange(engine: Engine, vhost: VHost, exchange: Exchange) -> Exchange:
     """Put a new exchange in place."""
+    engine.metadata.exchange_added(vhost, exchange)
     vhost.exchanges[exchange.name] = exchange
     engine.govern_exchange(vhost, exchange)
     vhost.forget_routes(exchange.name)
@@ -134,13 +135,15 @@ def remove_exchange(engine: Engine, vhost: VHost, exchange: Exchange) -> None:
     Auto-delete exchanges that led to nothing else go too, and so on: chains may be long.
     """
     waiting = [exchange]
-    for current in waiting:
-        if vhost.exchanges.get(current.name) is current:
-            waiting += _take_away(engine, vhost, current)
+    with engine.metadata.together():
+        for current in waiting:
+            if vhost.exchanges.get(current.name) is current:
+                waiting += _take_away(engine, vhost, current)
 
 
 def _take_away(engine: Engine, vhost: VHost, exchange: Exchange) -> list[Exchange]:
     """Removes one exchange; those that were bound to it and have to follow."""
+    engine.metadata.exchange_removed(vhost, exchange)
     vhost.forget_routes(exchange.name)
     vhost.routes.drop(exchange.name)
     if exchange.alternate is not None:
@@ -154,7 +157,7 @@ def _take_away(engine: Engine, vhost: VHost, exchange: Exchange) -> list[Exchang
     for name in sorted(exchange.sources):
         source = vhost.exchanges[name]
         vhost.chained -= len(source.unbind_destination("exchange", exchange.name))
-        if _is_abandoned(vhost, source):
+        if _is_abandoned(engine, vhost, source):
             abandoned.append(source)
     engine.emit("exchange.deleted", vhost=vhost.name, name=exchange.name)
     return abandoned
@@ -166,10 +169,11 @@ def _sources(destination: Any) -> set[str]:
     return sources
 
 
-def _is_abandoned(vhost: VHost, exchange: Exchange) -> bool:
+def _is_abandoned(engine: Engine, vhost: VHost, exchange: Exchange) -> bool:
     """An auto-delete exchange goes with its last binding."""
     return (
         exchange.auto_delete
+        and not engine.restoring
         and exchange.had_bindings
         and exchange.is_unused
         and vhost.exchanges.get(exchange.name) is exchange
@@ -178,7 +182,7 @@ def _is_abandoned(vhost: VHost, exchange: Exchange) -> bool:
 
 def delete_if_abandoned(engine: Engine, vhost: VHost, exchange: Exchange) -> None:
     """To be called when an exchange has lost a binding."""
-    if _is_abandoned(vhost, exchange):
+    if _is_abandoned(engine, vhost, exchange):
         remove_exchange(engine, vhost, exchange)
 
 
@@ -209,6 +213,8 @@ def add_binding(
     engine: Engine, vhost: VHost, exchange: Exchange, binding: Binding, target: Any
 ) -> None:
     """Put a new binding in place; nothing happens if it is there already."""
+    exchange.validate(binding)
+    engine.metadata.binding_added(vhost, exchange, binding, target)
     if not exchange.bind(binding, target):
         return
     _sources(target).add(exchange.name)
@@ -237,7 +243,17 @@ def unbind(
         return
     if kind == "queue" and destination in vhost.queues:
         engine.check_owner(connection, vhost.queues[destination])
-    if exchange.unbind(_binding(source, kind, destination, routing_key, arguments)):
+    binding = _binding(source, kind, destination, routing_key, arguments)
+    remove_binding(engine, vhost, exchange, binding)
+
+
+def remove_binding(engine: Engine, vhost: VHost, exchange: Exchange, binding: Binding) -> bool:
+    """Take a binding away; False if there is none such."""
+    if not exchange.unbind(binding):
+        return False
+    source, kind, destination = exchange.name, binding.destination_kind, binding.destination
+    with engine.metadata.together():
+        engine.metadata.binding_removed(vhost, binding)
         if not exchange.leads_to(kind, destination):
             found = vhost.exchanges if kind == "exchange" else vhost.queues
             _sources(found[destination]).discard(source)
@@ -246,6 +262,7 @@ def unbind(
             vhost.chained -= 1
         engine.emit("binding.deleted", vhost=vhost.name, source=source, destination=destination)
         delete_if_abandoned(engine, vhost, exchange)
+    return True
 
 
 def _check_bind_access(

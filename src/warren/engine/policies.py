@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from warren.engine.queues import touch
 from warren.engine.timeouts import note_timeout
@@ -23,21 +23,27 @@ if TYPE_CHECKING:
     from warren.routing.exchange import Exchange
 
 
-def effective_arguments(
+class Governing(NamedTuple):
+    """What governs a queue: its policies, and what they make of its arguments."""
+
+    policy: Policy | None
+    operator_policy: Policy | None
+    effective: EffectiveArguments
+
+
+def find_governing(
     _engine: Engine, vhost: VHost, name: str, arguments: Mapping[str, object]
-) -> EffectiveArguments:
+) -> Governing:
     """What governs a queue of this name and these arguments."""
     policy = match(vhost.policies.values(), "queue", name)
     operator_policy = match(vhost.operator_policies.values(), "queue", name)
-    return effective_queue_arguments(arguments, merge(policy, operator_policy))
+    effective = effective_queue_arguments(arguments, merge(policy, operator_policy))
+    return Governing(policy, operator_policy, effective)
 
 
-def govern_queue(engine: Engine, vhost: VHost, queue: AmqpQueue) -> None:
-    """Apply the policies that match the queue now."""
-    queue.policy = match(vhost.policies.values(), "queue", queue.name)
-    queue.operator_policy = match(vhost.operator_policies.values(), "queue", queue.name)
-    definition = merge(queue.policy, queue.operator_policy)
-    effective = effective_queue_arguments(queue.declaration.arguments, definition)
+def govern_queue(engine: Engine, queue: AmqpQueue, governing: Governing) -> None:
+    """Apply what governs the queue now."""
+    queue.policy, queue.operator_policy, effective = governing
     if effective.expires_ms != queue.effective.expires_ms and queue.lease_timer is not None:
         queue.lease_timer.cancel()
         queue.lease_timer = None
@@ -62,6 +68,7 @@ def set_policy(engine: Engine, policy: Policy, operator: bool = False) -> None:
     """Set or replace a policy. Raises PolicyError when it cannot be used."""
     validate_policy(policy, operator)
     vhost = engine.vhost(policy.vhost)
+    engine.metadata.policy_set(policy, operator)
     table = vhost.operator_policies if operator else vhost.policies
     table[policy.name] = policy
     _reapply(engine, vhost)
@@ -72,8 +79,10 @@ def clear_policy(engine: Engine, vhost_name: str, name: str, operator: bool = Fa
     """Remove a policy; False when there is none of that name."""
     vhost = engine.vhost(vhost_name)
     table = vhost.operator_policies if operator else vhost.policies
-    if table.pop(name, None) is None:
+    if name not in table:
         return False
+    engine.metadata.policy_cleared(vhost, name, operator)
+    del table[name]
     _reapply(engine, vhost)
     engine.emit("policy.cleared", vhost=vhost.name, name=name)
     return True
@@ -81,7 +90,8 @@ def clear_policy(engine: Engine, vhost_name: str, name: str, operator: bool = Fa
 
 def _reapply(engine: Engine, vhost: VHost) -> None:
     for queue in list(vhost.queues.values()):
-        govern_queue(engine, vhost, queue)
+        governing = find_governing(engine, vhost, queue.name, queue.declaration.arguments)
+        govern_queue(engine, queue, governing)
     for exchange in list(vhost.exchanges.values()):
         govern_exchange(engine, vhost, exchange)
     engine.run_effects()

@@ -153,7 +153,7 @@ def publish(
         else:
             engine.unroutable_dropped += 1
         return 0
-    refused = offer(queues, message, channel.outlet.now_ms)
+    refused = offer(engine, queues, message, channel.outlet.now_ms)
     for queue in queues:
         if queue.congested:
             channel.outlet.link.hold(queue)
@@ -183,12 +183,14 @@ def all_keys(message: Message, table: dict[str, Any]) -> list[bytes]:
     return list(dict.fromkeys([*keys, *message.address.hidden_keys]))
 
 
-def offer(queues: list[AmqpQueue], message: Message, now_ms: int) -> int:
+def offer(engine: Engine, queues: list[AmqpQueue], message: Message, now_ms: int) -> int:
     """Give a message to all its queues; 1 when one of them refused it."""
     refused = 0
     for queue in queues:
         if not queue.offer(message, now_ms):
             refused = 1
+    if engine.journal is not None:
+        engine.journal.finish_publish(message)
     return refused
 
 

@@ -68,9 +68,10 @@ def add_queue(
     owner: Connection | None,
 ) -> AmqpQueue:
     """Put a new queue in place."""
-    effective = engine.effective_arguments(vhost, name, declaration.arguments)
-    queue = AmqpQueue(name, vhost, engine.effects, declaration, owner, effective)
-    engine.govern_queue(vhost, queue)
+    governing = engine.find_governing(vhost, name, declaration.arguments)
+    queue = AmqpQueue(name, vhost, engine.effects, declaration, owner, governing.effective)
+    engine.metadata.queue_added(queue)
+    engine.govern_queue(queue, governing)
     vhost.queues[name] = queue
     vhost.forget_queue_route(name)
     if owner is not None:
@@ -158,6 +159,10 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
         return
     queue.deleted = True
     vhost = queue.vhost
+    # Before anything else: that the queue is gone must be known before its messages go.
+    with engine.metadata.together():
+        engine.metadata.queue_removed(queue)
+        _unbind(engine, vhost, queue)
     del vhost.queues[queue.name]
     vhost.forget_queue_route(queue.name)
     if queue.owner is not None:
@@ -167,14 +172,17 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
             timer.cancel()
     note_timeout(engine, queue)
     engine.cancel_consumers(queue)
+    queue.configure()
+    queue.purge()
+    engine.emit("queue.deleted", vhost=vhost.name, name=queue.name)
+
+
+def _unbind(engine: Engine, vhost: VHost, queue: AmqpQueue) -> None:
     for name in sorted(queue.sources):
         source = vhost.exchanges.get(name)
         if source is not None and source.unbind_destination("queue", queue.name):
             vhost.forget_routes(name)
             delete_if_abandoned(engine, vhost, source)
-    queue.configure()
-    queue.purge()
-    engine.emit("queue.deleted", vhost=vhost.name, name=queue.name)
 
 
 def touch(engine: Engine, queue: AmqpQueue) -> None:

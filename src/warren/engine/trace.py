@@ -70,7 +70,7 @@ def _copy(
             )
         return
     # A trace must never deliver in the middle of the delivery it reports.
-    engine.later(lambda now_ms: _offer_late(queues, copy, now_ms))
+    engine.later(lambda now_ms: _offer_late(engine, queues, copy, now_ms))
 
 
 def _make_copy(
@@ -111,5 +111,5 @@ def _encode(engine: Engine, headers: dict[str, Any], message: Message) -> bytes:
     return header
 
 
-def _offer_late(queues: list[AmqpQueue], copy: Message, now_ms: int) -> None:
-    offer([queue for queue in queues if not queue.deleted], copy, now_ms)
+def _offer_late(engine: Engine, queues: list[AmqpQueue], copy: Message, now_ms: int) -> None:
+    offer(engine, [queue for queue in queues if not queue.deleted], copy, now_ms)

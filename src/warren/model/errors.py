@@ -160,3 +160,11 @@ class InternalError(ConnectionError_):
 
     reply_code = 541
     name = "INTERNAL_ERROR"
+
+
+class Postponed(Exception):
+    """Not an error: what was asked for can be answered once a record of the log is written."""
+
+    def __init__(self, mark: int) -> None:
+        super().__init__(f"waits for record {mark}")
+        self.mark = mark

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 # What a message's content header holds beyond plain properties; bits of Message.marks.
 cdef enum:
@@ -25,6 +25,7 @@ cdef class Message:
     cdef readonly uint32_t table_at    # where the headers table's entries start in data
     cdef readonly uint32_t table_len
     cdef readonly uint32_t user_id_at  # where the user_id short string starts in data
+    cdef readonly uint64_t place       # where it stands in the log; 0: nowhere
     cdef readonly int64_t ttl_ms       # -1: none
     cdef readonly uint8_t delivery_mode
     cdef readonly uint8_t priority

@@ -11,6 +11,7 @@ class Message:
     address: Address
     header_len: int
     body_len: int
+    place: int
     ttl_ms: int
     delivery_mode: int
     priority: int

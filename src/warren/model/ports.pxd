@@ -1,6 +1,6 @@
 # The seams of the data plane: what a queue needs of a consumer, what a session needs of a queue.
 # Parts never import one another; they meet through these.
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.model.message cimport Address, Message
 
@@ -15,6 +15,11 @@ cdef enum:
     DEAD_EXPIRED = 1
     DEAD_MAXLEN = 2
     DEAD_DELIVERY_LIMIT = 3
+
+# A run of slots that follow one another.
+cdef struct Run:
+    uint64_t first
+    uint64_t count
 
 
 cdef class TurnClock:
@@ -33,6 +38,10 @@ cdef class ConsumerPort:
 
 cdef class QueuePort:
     cdef readonly bint congested   # publishers should hold back a moment: consumers are draining it
+    cdef public uint32_t queue_id  # its number in the log; 0: none, nothing of it is kept on disk
+    cdef public bint durable       # its persistent messages survive a restart
+    cdef public uint64_t epoch     # of its view; 0 outside a ring
+    cdef public uint64_t operations  # of it in the log: the index of the newest one
     cdef int publish(self, Message message, int64_t now_ms) except -1
     cdef int ack(self, uint64_t slot) except -1
     cdef int reject(self, uint64_t slot) except -1
@@ -40,6 +49,46 @@ cdef class QueuePort:
     cdef int pump(self, int64_t now_ms) except -1
     cdef int pump_some(self, int64_t now_ms, int limit) except -1
     cdef int consumer_ready(self, ConsumerPort consumer) except -1
+    # for the journal
+    cdef int tell_gone(self) except -1
+    cdef int restore(self, uint64_t slot, uint64_t place, uint32_t body_len, int64_t expires_ms,
+                     bint opened) except -1
+    cdef int restore_gone(self, uint64_t first, uint64_t count) except -1
+    cdef int restore_returned(self, uint64_t slot) except -1
+    cdef int restore_opened(self, uint64_t slot) except -1
+    cdef bint move(self, uint64_t slot, uint64_t from_place, uint64_t to_place) except -1
+    cdef bint holds(self, uint64_t slot, uint64_t place) except -1
+    cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0
+
+
+cdef class JournalPort:
+    cdef public uint64_t persisted       # the newest record known to be on the disk
+    cdef public uint64_t persisted_end   # the place behind it
+    cdef readonly uint64_t commit_mark   # the record of the newest publish
+    cdef public uint64_t resident_bytes  # of messages in queues that are in memory
+    cdef readonly list confirming        # channels with confirms that wait for the disk
+    cdef readonly bint behind            # the disk does not keep up: publishers should hold back
+    cdef readonly bint staged            # queues have staged a message that is not committed yet
+    cdef int stage(self, QueuePort queue, uint64_t slot, int64_t expires_ms,
+                   bint opened) except -1
+    cdef int commit(self, Message message) except -1
+    cdef int note_gone(self, QueuePort queue) except -1
+    cdef int gone(self, QueuePort queue, Run* runs, size_t count) except -1
+    cdef int returned(self, QueuePort queue, uint64_t slot) except -1
+    cdef uint64_t open_up(self, QueuePort queue, uint64_t slot) except 0
+    cdef void release(self, uint64_t place, uint32_t size, bint kept) noexcept
+    cdef bint retain(self, uint64_t place, uint32_t size) noexcept
+    cdef int place_aside(self, QueuePort queue, Message message) except -1
+    cdef uint64_t write_index(self, QueuePort queue, const uint8_t* data, size_t n) except 0
+    cdef bytes read_index(self, uint64_t place)
+    cdef bytes read_ahead(self, uint64_t place, size_t n)
+    cdef Message message_in(self, bytes window, uint64_t start, uint64_t place)
+    cdef Message fetch(self, uint64_t place)
+    cdef int unreadable(self, QueuePort queue, uint64_t slot, uint64_t place,
+                        uint64_t count) except -1
+    cdef int64_t to_wall(self, int64_t expires_ms) noexcept
+    cdef int64_t from_wall(self, int64_t wall_ms) noexcept
+    cdef int end_turn(self) except -1
 
 
 cdef class QueueEffects:
@@ -55,6 +104,7 @@ cdef class LinkPort:
     cdef int flush_now(self) except -1
     cdef int hold_back(self, QueuePort queue) except -1
     cdef int block_reading(self, bint blocked) except -1
+    cdef int go_on(self) except -1
 
 
 cdef class Route:

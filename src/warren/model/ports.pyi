@@ -12,6 +12,19 @@ class ConsumerPort:
 
 class QueuePort:
     congested: bool
+    queue_id: int
+    durable: bool
+    epoch: int
+    operations: int
+
+class JournalPort:
+    persisted: int
+    persisted_end: int
+    commit_mark: int
+    resident_bytes: int
+    confirming: list[Any]
+    behind: bool
+    staged: bool
 
 class QueueEffects:
     pending: bool

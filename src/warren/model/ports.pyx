@@ -44,6 +44,113 @@ cdef class QueuePort:
     cdef int consumer_ready(self, ConsumerPort consumer) except -1:
         raise NotImplementedError
 
+    cdef int tell_gone(self) except -1:
+        """The turn is over: tell the journal which messages have left."""
+        return 0
+
+    cdef int restore(self, uint64_t slot, uint64_t place, uint32_t body_len, int64_t expires_ms,
+                     bint opened) except -1:
+        """At the start: a message of the log is in this queue."""
+        return 0
+
+    cdef int restore_gone(self, uint64_t first, uint64_t count) except -1:
+        """... and these have left it."""
+        return 0
+
+    cdef int restore_returned(self, uint64_t slot) except -1:
+        """... and this one was put back once more."""
+        return 0
+
+    cdef int restore_opened(self, uint64_t slot) except -1:
+        """... and all before this one may have been delivered."""
+        return 0
+
+    cdef bint move(self, uint64_t slot, uint64_t from_place, uint64_t to_place) except -1:
+        """The message stands elsewhere in the log now; False when the queue does not hold it."""
+        return False
+
+    cdef bint holds(self, uint64_t slot, uint64_t place) except -1:
+        """Whether the queue needs what stands there for that slot."""
+        return False
+
+    cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0:
+        """At the start: the message was moved; where it stood before, 0 when it is not held."""
+        return 0
+
+
+cdef class JournalPort:
+    """Where queues note what must survive, and where they get paged messages back from.
+
+    A publish is staged by each queue that keeps it and then committed once, so that its body is
+    written once. What leaves a queue is told at the end of the turn, in runs.
+    """
+
+    def __cinit__(self, *_arguments, **_options):
+        self.confirming = []
+
+    cdef int stage(self, QueuePort queue, uint64_t slot, int64_t expires_ms,
+                   bint opened) except -1:
+        return 0
+
+    cdef int commit(self, Message message) except -1:
+        return 0
+
+    cdef int note_gone(self, QueuePort queue) except -1:
+        """The queue has something to tell at the end of the turn."""
+        return 0
+
+    cdef int gone(self, QueuePort queue, Run* runs, size_t count) except -1:
+        return 0
+
+    cdef int returned(self, QueuePort queue, uint64_t slot) except -1:
+        return 0
+
+    cdef uint64_t open_up(self, QueuePort queue, uint64_t slot) except 0:
+        """All before the slot may be delivered once the record returned is on the disk."""
+        raise NotImplementedError
+
+    cdef void release(self, uint64_t place, uint32_t size, bint kept) noexcept:
+        """What stands there is needed once less; `kept`: after a restart it would have been."""
+
+    cdef bint retain(self, uint64_t place, uint32_t size) noexcept:
+        """What stands there is needed once more; False when it is gone already."""
+        return False
+
+    cdef int place_aside(self, QueuePort queue, Message message) except -1:
+        """Gives a place to a message that is in memory only, so that it can be paged out."""
+        return 0
+
+    cdef uint64_t write_index(self, QueuePort queue, const uint8_t* data, size_t n) except 0:
+        raise NotImplementedError
+
+    cdef bytes read_index(self, uint64_t place):
+        return None
+
+    cdef bytes read_ahead(self, uint64_t place, size_t n):
+        """Up to `n` bytes of the log from a place on, for `message_in`."""
+        return None
+
+    cdef Message message_in(self, bytes window, uint64_t start, uint64_t place):
+        """The message at a place, if it stands whole and sound in those bytes; else None."""
+        return None
+
+    cdef Message fetch(self, uint64_t place):
+        """The message at a place; None when it cannot be read."""
+        return None
+
+    cdef int unreadable(self, QueuePort queue, uint64_t slot, uint64_t place,
+                        uint64_t count) except -1:
+        return 0
+
+    cdef int64_t to_wall(self, int64_t expires_ms) noexcept:
+        return expires_ms
+
+    cdef int64_t from_wall(self, int64_t wall_ms) noexcept:
+        return wall_ms
+
+    cdef int end_turn(self) except -1:
+        return 0
+
 
 cdef class QueueEffects:
     """What a queue asks of its surroundings: implemented by the engine.
@@ -82,6 +189,10 @@ cdef class LinkPort:
 
     cdef int block_reading(self, bint blocked) except -1:
         """An alarm is in force: read nothing from this client until it is over."""
+        return 0
+
+    cdef int go_on(self) except -1:
+        """What the connection waited for has come: give it what it left unread."""
         return 0
 
     def hold(self, QueuePort queue not None):

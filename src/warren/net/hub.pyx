@@ -26,6 +26,7 @@ cdef class Hub:
         if self.buffer is NULL:
             raise MemoryError()
         self.turn = engine.turn
+        self.journal = engine.journal
         self.dirty = []
         self.links = {}
         self.held = {}
@@ -58,6 +59,8 @@ cdef class Hub:
 
     cdef int flush_all(self) except -1:
         cdef list links
+        if self.journal is not None:
+            self.journal.end_turn()
         while self.dirty:
             links = self.dirty
             self.dirty = []

@@ -13,6 +13,7 @@ cdef class Link(LinkPort):
     cdef bint blocked          # not read: an alarm is in force
     cdef bint stalled          # not read: it does not read what we send
     cdef bint behind           # not read: it has asked for much, and others come first
+    cdef bint waiting          # not read: the connection waits for the log
     cdef bint reading
     cdef bint parting          # all is said; the client is to hang up
     cdef QueuePort held_queue

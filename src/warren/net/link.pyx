@@ -94,6 +94,9 @@ cdef class Link(LinkPort):
                 free(self.rest)
                 self.rest = NULL
                 self.rest_room = 0
+        if self.connection.waiting:
+            self.waiting = True
+            self.update_reading()
         if self.connection.outlet.output.pending() > UNREAD_BYTES_MAX:
             self.stalled = True
             self.update_reading()
@@ -114,6 +117,14 @@ cdef class Link(LinkPort):
             self.update_reading()
         finally:
             self.hub.end_turn()
+
+    cdef int go_on(self) except -1:
+        if self.waiting and not self.closed:
+            self.waiting = False
+            if not self.stalled and not self.behind:
+                self.take_rest()
+            self.update_reading()
+        return 0
 
     cdef int take_rest(self) except -1:
         """Whole frames may wait among the bytes that were kept while the peer did not read."""
@@ -172,7 +183,8 @@ cdef class Link(LinkPort):
 
     cdef int update_reading(self) except -1:
         cdef bint wanted = not (
-            self.held or self.blocked or self.stalled or self.behind or self.closed)
+            self.held or self.blocked or self.stalled or self.behind or self.waiting
+            or self.closed)
         if wanted != self.reading:
             self.reading = wanted
             if wanted:
@@ -222,7 +234,7 @@ cdef class Link(LinkPort):
     @property
     def is_paused(self):
         """Nothing is read from this client now, by our own choice."""
-        return self.held or self.blocked
+        return self.held or self.blocked or self.waiting
 
     @property
     def is_stalled(self):

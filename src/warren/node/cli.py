@@ -30,6 +30,11 @@ _ready_fd = click.option(
 )
 
 
+def _data_dir(more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    # As text: an empty path, from a variable that is not set, say, must not become this directory.
+    return click.option("--data-dir", metavar="DIR", help=f"Keep data in this directory. {more}")
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(warren.__version__, prog_name="warren")
 def main() -> None:
@@ -52,12 +57,24 @@ def main() -> None:
     type=click.Choice(["debug", "info", "notice", "warning", "error", "critical", "none"]),
     help="What is logged to the terminal.",
 )
+@_data_dir("Without it, all is in memory.")
 @_ready_fd
 @_pid_file
-def dev(host: str, port: int, log_level: str, ready_fd: int | None, pid_file: Path | None) -> None:
+def dev(
+    host: str,
+    port: int,
+    log_level: str,
+    data_dir: str | None,
+    ready_fd: int | None,
+    pid_file: Path | None,
+) -> None:
     """Run a broker for development: in memory, guest/guest, this machine only."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    overrides = {"listeners.tcp.default": address, "log.console.level": log_level}
+    overrides = {
+        "listeners.tcp.default": address,
+        "log.console.level": log_level,
+        **_data_dir_override(data_dir),
+    }
     # A server's configuration file, named in the environment, may ask for wider listeners.
     env = {name: os.environ[name] for name in os.environ if "_CONFIG_FILE" not in name}
     settings = _settings(None, env, overrides)
@@ -66,13 +83,13 @@ def dev(host: str, port: int, log_level: str, ready_fd: int | None, pid_file: Pa
         from warren.node.greeting import development_greeting, guest_hint, login_url
 
         url = login_url(settings, host, node.port)
-        click.echo(development_greeting(url))
+        click.echo(development_greeting(url, node.data_dir))
         hint = guest_hint(node)
         if hint is not None:
             click.echo(f"  Note   {hint}")
         return url
 
-    _run(settings, greet, ready_fd, pid_file)
+    _run(settings, greet, ready_fd, pid_file, in_memory=data_dir is None)
 
 
 @main.command()
@@ -81,25 +98,41 @@ def dev(host: str, port: int, log_level: str, ready_fd: int | None, pid_file: Pa
     type=click.Path(path_type=Path),
     help="A rabbitmq.conf file, or a directory of them; else what WARREN_CONFIG_FILE names.",
 )
+@_data_dir("Goes before what the configuration names.")
+@click.option("--in-memory", is_flag=True, help="Keep no data: a restart forgets everything.")
 @_ready_fd
 @_pid_file
-def serve(config: Path | None, ready_fd: int | None, pid_file: Path | None) -> None:
+def serve(
+    config: Path | None,
+    data_dir: str | None,
+    in_memory: bool,
+    ready_fd: int | None,
+    pid_file: Path | None,
+) -> None:
     """Run a broker as configured; without a configuration, as RabbitMQ's defaults say."""
-    settings = _settings(config, os.environ, {})
+    if in_memory and data_dir is not None:
+        raise click.UsageError("--in-memory keeps no data: leave it or --data-dir out")
+    settings = _settings(config, os.environ, _data_dir_override(data_dir))
 
     def report(node: Node) -> str:
+        from warren.node.data_directory import shown_data_dir
         from warren.node.greeting import addresses, guest_hint, plain_url, process_age_s
         from warren.telemetry.log import logger
 
         click.echo(
-            f"warren {warren.__version__}  ready in {process_age_s():.2f} s on {addresses(node)}"
+            f"warren {warren.__version__}  ready in {process_age_s():.2f} s on {addresses(node)}, "
+            f"data: {shown_data_dir(node.data_dir)}"
         )
         hint = guest_hint(node)
         if hint is not None:
             logger("connection").info(hint)
         return plain_url(node)
 
-    _run(settings, report, ready_fd, pid_file)
+    _run(settings, report, ready_fd, pid_file, in_memory)
+
+
+def _data_dir_override(data_dir: str | None) -> dict[str, str]:
+    return {} if data_dir is None else {"data_dir": data_dir}
 
 
 def _settings(
@@ -126,16 +159,18 @@ def _run(
     on_ready: Callable[[Node], str],
     ready_fd: int | None,
     pid_file: Path | None,
+    in_memory: bool,
 ) -> None:
     """Run a node until a signal asks it to stop; `on_ready` speaks up and tells the URL."""
     from warren.node.errors import StartError
+    from warren.node.failure import NodeFailed, give_up
     from warren.node.logs import set_up_logs
     from warren.telemetry.log import logger
 
-    async def run() -> None:
+    async def run(data_dir: Path | None) -> None:
         from warren.node.node import Node
 
-        node = Node(settings)
+        node = Node(settings, data_dir=data_dir)
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -144,8 +179,11 @@ def _run(
         url = on_ready(node)
         sys.stdout.flush()
         _tell_ready(ready_fd, url)
-        await stopping.wait()
-        await node.stop()
+        await _first(stopping.wait(), node.failure.wait())
+        if node.failure.error is None:
+            await node.stop()
+        if node.failure.error is not None:
+            raise give_up(node)
 
     path = pid_file or (Path(settings.node.pid_file) if settings.node.pid_file else None)
     try:
@@ -154,13 +192,52 @@ def _run(
             logger("connection").warning(
                 "accepted without effect yet: %s", ", ".join(settings.without_effect)
             )
-        with _kept_pid_file(path):
-            _run_in_loop(run)
+        # The directory first: whoever does not get it must leave the other's pid file alone.
+        with _held_data_dir(settings, in_memory) as data_dir, _kept_pid_file(path):
+            _run_in_loop(run(data_dir))
     except StartError as error:
         _fail(error)
+    except NodeFailed as error:
+        _end_at_once(error)
 
 
-def _run_in_loop(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Until one of them is over; the others are given up."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _end_at_once(error: Exception) -> NoReturn:
+    """Without the interpreter's own end: it may wait for a thread that a failing disk holds up."""
+    import logging
+
+    click.echo(f"warren: {error}", err=True)
+    sys.stdout.flush()
+    logging.shutdown()
+    os._exit(FAILED)
+
+
+@contextlib.contextmanager
+def _held_data_dir(settings: Settings, in_memory: bool) -> Iterator[Path | None]:
+    """The node's data directory, locked meanwhile; None in memory. Raises StartError."""
+    if in_memory:
+        yield None
+        return
+    from warren.node.data_directory import open_data_directory, resolve_data_dir
+    from warren.node.settings import node_name
+
+    path = resolve_data_dir(settings, node_name(settings))
+    directory = open_data_directory(path)
+    yield path
+    # Only after a good end: else the log's thread may still write, and the lock ends with it.
+    directory.close()
+
+
+def _run_in_loop(run: Coroutine[Any, Any, None]) -> None:
     try:
         import uvloop
     except ImportError:
@@ -168,7 +245,7 @@ def _run_in_loop(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
     else:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(run())
+        runner.run(run)
 
 
 def _tell_ready(ready_fd: int | None, url: str) -> None:

@@ -136,13 +136,14 @@ class _Import:
         directory.put_user(row.name, hashed, row.hashing_algorithm, tags, limits)
 
     def _add_vhost(self, row: rows.VHostRow) -> None:
-        vhost = self._engine.add_vhost(row.name)
+        self._engine.add_vhost(row.name)
         description = row.description or row.metadata.get("description")
         tags = row.tags if row.tags is not None else row.metadata.get("tags")
-        if isinstance(description, str):
-            vhost.description = description
-        if isinstance(tags, str | list):
-            vhost.tags = _words(tags)
+        self._engine.describe_vhost(
+            row.name,
+            description if isinstance(description, str) else None,
+            _words(tags) if isinstance(tags, str | list) else None,
+        )
         if isinstance(row.limits, dict) and row.limits:
             self._engine.directory.set_vhost_limits(row.name, row.limits)
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import warren
 from warren.config.settings import Settings
+from warren.node.data_directory import shown_data_dir
 from warren.node.node import Node
 
 #: A first conversation with the broker in each client library, the handiest first.
@@ -54,14 +55,16 @@ def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def development_greeting(url: str) -> str:
-    """Name, version, time to get ready, URL, and a command that works as it stands."""
+def development_greeting(url: str, data_dir: Path | None) -> str:
+    """Name, version, time to get ready, URL, where data is, and a command that works as it is."""
+    data = shown_data_dir(data_dir)
     return "\n".join(
         [
             f"warren {warren.__version__}  ready in {process_age_s():.2f} s",
             f"  AMQP   {url}",
             f"  Try    {next_command(url)}",
-            "  Stop   Ctrl-C (everything is in memory and goes with it)",
+            f"  Data   {data}{'' if data_dir else ', gone when it stops'}",
+            "  Stop   Ctrl-C",
         ]
     )
 

@@ -14,6 +14,11 @@ INTERVAL_S = 0.25
 CLEAR_RATIO = 0.97
 
 
+def memory_bytes(settings: MemorySettings) -> int:
+    """What the marks are shares of: what was configured, else what the machine has."""
+    return settings.total_override_bytes or total_memory_bytes()
+
+
 class MemoryWatch:
     """Looks every quarter of a second."""
 
@@ -23,9 +28,8 @@ class MemoryWatch:
         self._engine = engine
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        total = settings.total_override_bytes or total_memory_bytes()
         self.limit_bytes = settings.high_watermark_bytes or int(
-            total * settings.high_watermark_ratio
+            memory_bytes(settings) * settings.high_watermark_ratio
         )
 
     def start(self) -> None:

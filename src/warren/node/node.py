@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import socket as sockets
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from warren.auth.directory import Directory, DirectoryError
 from warren.base.system import SystemClock, SystemDice
 from warren.config.settings import Endpoint, Settings
 from warren.engine.engine import Engine
+from warren.engine.metadata import MetadataKeeper
 from warren.model.policy import PolicyError
 from warren.net.hub import Hub
 from warren.net.listener import Listener, SocketOptions
 from warren.net.tls import make_context
 from warren.net.warden import Warden
 from warren.node.definitions import DefinitionsError, load_definitions
+from warren.node.disk import DiskWatch
 from warren.node.errors import StartError, listen_error
-from warren.node.memory import MemoryWatch
-from warren.node.settings import credential_validator, engine_settings
+from warren.node.failure import Failure
+from warren.node.memory import MemoryWatch, memory_bytes
+from warren.node.settings import credential_validator, engine_settings, node_name
 from warren.node.vhost_defaults import VHostDefaults
 from warren.telemetry.log import logger
 
@@ -44,9 +47,15 @@ class Node:
         name: str | None = None,
         log: logging.Logger | None = None,
         watch_memory: bool = True,
+        data_dir: Path | None = None,
+        restore: Callable[[Engine], MetadataKeeper] | None = None,
     ) -> None:
         self.settings = settings
-        self.name = name or settings.node.name or f"warren@{sockets.gethostname().split('.')[0]}"
+        self.name = name or node_name(settings)
+        #: Where data is kept, opened by whoever runs the node; None: in memory.
+        self.data_dir = data_dir
+        #: Set when the node can keep nothing more; see `failure.give_up`.
+        self.failure = Failure()
         self.directory = Directory(
             loopback_users=settings.auth.loopback_users,
             hashing_algorithm=settings.auth.password_hashing,
@@ -64,9 +73,12 @@ class Node:
         self._hub: Hub | None = None
         self._warden: Warden | None = None
         self._memory: MemoryWatch | None = None
+        self.disk: DiskWatch | None = None
         self._wake: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         VHostDefaults(settings, self.engine).attach()
+        #: Has put back what an earlier run left, and keeps what changes; None: nothing is kept.
+        self.keeper = restore(self.engine) if restore is not None else None
         try:
             self._make_content()
         except DefinitionsError as error:
@@ -75,14 +87,20 @@ class Node:
             raise StartError(f"the configured defaults cannot be used: {error}") from error
 
     def _make_content(self) -> None:
-        """What the broker starts with: the definitions, or else the default user and vhost."""
+        """What the broker starts with besides what it kept.
+
+        That is the definitions, or else, at the first start, the default user and vhost.
+        """
+        is_first_start = self.keeper is None or self.keeper.is_empty
         definitions, management = self.settings.definitions, self.settings.management
         paths = [definitions.load, management.load_definitions, definitions.local_path]
         given = [path for path in paths if path is not None]
         for path in given:
             load_definitions(self.engine, path)
-        if not given:
-            self._make_defaults()
+        if not given and is_first_start:
+            # All or nothing: a start that was cut short must leave the next one the first.
+            with self.engine.metadata.together():
+                self._make_defaults()
 
     def _make_defaults(self) -> None:
         auth = self.settings.auth
@@ -113,6 +131,10 @@ class Node:
         if self._watch_memory:
             self._memory = MemoryWatch(self.engine, self.settings.memory, self._loop)
             self._memory.start()
+        if self.data_dir is not None:
+            limit = self.settings.disk.limit_bytes(memory_bytes(self.settings.memory))
+            self.disk = DiskWatch(self.engine, self.data_dir, limit, self._loop)
+            self.disk.start()
         self.engine.watch_timeouts()
 
     def _open_listeners(self, hub: Hub) -> None:
@@ -217,10 +239,20 @@ class Node:
             await asyncio.sleep(0.005)
         for link in list(self._hub.links):
             link.lost()
-        if self._warden is not None:
-            self._warden.stop()
-        if self._memory is not None:
-            self._memory.stop()
+        self._stop_watches()
+
+    def abandon(self) -> None:
+        """Take nothing more from anybody, and say nothing: the node cannot go on."""
+        self._close_listeners()
+        if self._hub is not None:
+            for link in self._hub.links:
+                link.set_blocked(True)
+        self._stop_watches()
+
+    def _stop_watches(self) -> None:
+        for watch in (self._warden, self._memory, self.disk):
+            if watch is not None:
+                watch.stop()
         if self._wake is not None:
             self._wake.cancel()
         self.engine.timers.on_earlier = None

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
 
 from warren.config.schema import MESSAGE_BYTES_MAX
 from warren.config.settings import AuthSettings, Settings
 from warren.engine.settings import EngineSettings
+
+
+def node_name(settings: Settings) -> str:
+    """The configured name, or `warren@` and the machine's."""
+    return settings.node.name or f"warren@{socket.gethostname().split('.')[0]}"
 
 
 def engine_settings(settings: Settings, node_name: str) -> EngineSettings:

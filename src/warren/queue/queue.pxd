@@ -1,7 +1,8 @@
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from warren.model.message cimport Message
-from warren.model.ports cimport ConsumerPort, QueueEffects, QueuePort
+from warren.model.ports cimport ConsumerPort, QueueEffects
+from warren.queue.backlog cimport Backlog
 from warren.queue.ring cimport ConsumerRing
 from warren.queue.slots cimport SlotLog
 
@@ -11,29 +12,22 @@ cdef enum:
     REJECT_PUBLISH_DLX = 2
 
 
-cdef class Queue(QueuePort):
-    cdef readonly str name
-    cdef public uint32_t queue_id  # its number in the log; 0: none, nothing of it is kept on disk
-    cdef public bint durable       # its persistent messages survive a restart
+cdef class Queue(Backlog):
     cdef QueueEffects effects
-    cdef SlotLog log           # the only level of a queue without priorities, else the highest used
-    cdef list levels           # one SlotLog per priority, made when first used; None without
-    cdef int max_priority      # -1: no priority queue
     cdef int64_t ttl_ms        # -1: none
     cdef int64_t max_length    # -1: none
     cdef int64_t max_bytes     # -1: none
     cdef int overflow
     cdef int64_t delivery_limit
     cdef bint limited
-    cdef bint may_expire       # some message has had an expiry time
     cdef readonly bint dead_letters    # has a dead-letter exchange
     cdef readonly bint single_active
     cdef ConsumerRing ring
     cdef readonly list consumers
     cdef readonly ConsumerPort active      # of a single-active-consumer queue
     cdef readonly ConsumerPort exclusive_consumer
-    cdef readonly uint64_t ready
     cdef readonly uint64_t unacked
+    cdef readonly uint64_t open_mark   # what `get` waits for
     cdef int64_t armed_ms      # when `expire` has been asked for; 0: not
     cdef bint pumping
     cdef bint postponed        # it is to be pumped in the next turn
@@ -47,9 +41,6 @@ cdef class Queue(QueuePort):
     cdef readonly uint64_t acked
     cdef readonly uint64_t dropped
 
-    cdef SlotLog level_of(self, Message message)
-    cdef SlotLog level(self, uint64_t slot)
-    cdef int64_t head(self) noexcept
     cdef bint would_overflow(self, Message message) noexcept
     cdef bint is_over(self) noexcept
     cdef int store(self, Message message, int64_t expires_ms, int64_t now_ms) except -1
@@ -57,7 +48,9 @@ cdef class Queue(QueuePort):
     cdef int drop_head(self, int reason) except -1
     cdef int drop_expired(self, int64_t now_ms) except -1
     cdef int enforce_limits(self) except -1
+    cdef int discard(self, uint64_t slot, int reason) except -1
     cdef int arm_head(self) except -1
     cdef int arm(self, int64_t at_ms) except -1
-    cdef uint64_t sum_bytes(self, bint ready_only) noexcept
+    cdef int keep(self, SlotLog log, uint64_t slot, Message message, int64_t expires_ms,
+                  bint opened) except -1
     cdef int choose_active(self) except -1

@@ -1,19 +1,19 @@
+from typing import Literal
+
 from warren.model.message import Message
-from warren.model.ports import ConsumerPort, QueueEffects, QueuePort
+from warren.model.ports import ConsumerPort, QueueEffects
+from warren.queue.backlog import Backlog
 
 OVERFLOW_MODES: dict[str, int]
 
-class Queue(QueuePort):
-    name: str
-    queue_id: int
-    durable: bool
+class Queue(Backlog):
     dead_letters: bool
     single_active: bool
     consumers: list[ConsumerPort]
     active: ConsumerPort | None
     exclusive_consumer: ConsumerPort | None
-    ready: int
     unacked: int
+    open_mark: int
     published: int
     delivered: int
     delivered_no_ack: int
@@ -44,8 +44,9 @@ class Queue(QueuePort):
     def pause_ended(self, delivered_before: int, now_ms: int) -> None: ...
     @property
     def deliveries(self) -> int: ...
+    def watermark_kept(self, now_ms: int) -> None: ...
     def run(self, now_ms: int) -> None: ...
-    def get(self, no_ack: bool, now_ms: int) -> tuple[Message, int, bool] | None: ...
+    def get(self, no_ack: bool, now_ms: int) -> tuple[Message, int, bool] | Literal[0] | None: ...
     def settle(self, how: str, slot: int) -> None: ...
     def purge(self) -> int: ...
     def add_consumer(self, consumer: ConsumerPort, exclusive: bool = False) -> None: ...

@@ -6,7 +6,7 @@ available consumers until one side runs out. A consumer stands in the ring only 
 message; the session puts it back by `consumer_ready`. What must happen outside (dead-lettering,
 timers, waking publishers) is told to `QueueEffects` and done when the operation is over.
 
-A slot number is `priority level << 55 | position`.
+Where the messages are, in memory or in the log, is `Backlog`'s affair.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -14,14 +14,14 @@ from libc.stdint cimport int64_t, uint64_t
 from warren.model.message cimport Message
 from warren.model.ports cimport (
     ACCEPTED, DEAD_DELIVERY_LIMIT, DEAD_EXPIRED, DEAD_MAXLEN, DEAD_REJECTED, REJECTED,
-    ConsumerPort, QueueEffects, QueuePort,
+    ConsumerPort, QueueEffects,
 )
+from warren.queue.backlog cimport LEVEL_SHIFT, Backlog, position_of
+from warren.queue.paging cimport page_in
 from warren.queue.ring cimport ConsumerRing
-from warren.queue.slots cimport Slot, SlotLog
+from warren.queue.slots cimport LOGGED, REDELIVERED, Slot, SlotLog, message_of
 
 cdef enum:
-    # Room for 255 levels above it in a number that keeps its sign: -1 says "none".
-    LEVEL_SHIFT = 55
     # A backlog this long, with consumers at work on it, makes publishers hold back a moment ...
     CONGESTED_MESSAGES = 16384
     # ... until it has shrunk to this.
@@ -30,29 +30,28 @@ cdef enum:
     BRISK_DELIVERIES = 256
     # ... and publishers are then left alone this long: a queue is also a place to keep messages.
     SLOW_CONSUMERS_MS = 1000
+    # A publish to a queue with consumers is open to them at once while fewer than this wait.
+    LIVE_MESSAGES = 1024
+    # delivery_mode of a message that is to survive a restart.
+    PERSISTENT = 2
+    # More returns than this are not counted.
+    RETURNS_MAX = 65535
 
 cdef enum:
     # Deliveries of one queue in one turn; some 5 ms of work.
     PUMP_DELIVERIES = 16384
 
-cdef uint64_t POSITION_MASK = ((<uint64_t>1) << LEVEL_SHIFT) - 1
-
 OVERFLOW_MODES = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
                   "reject-publish-dlx": REJECT_PUBLISH_DLX}
 
 
-cdef class Queue(QueuePort):
+cdef class Queue(Backlog):
     """See the module's text. The engine's queue adds what is not about messages."""
 
     def __init__(self, str name not None, QueueEffects effects not None, int max_priority=-1,
                  bint single_active=False):
-        self.name = name
+        Backlog.__init__(self, name, max_priority)
         self.effects = effects
-        self.log = SlotLog()
-        self.max_priority = max_priority
-        self.levels = [None] * (max_priority + 1) if max_priority >= 0 else None
-        if self.levels is not None:
-            self.levels[0] = self.log
         self.ring = ConsumerRing()
         self.consumers = []
         self.single_active = single_active
@@ -73,46 +72,6 @@ cdef class Queue(QueuePort):
         if self.may_expire:
             self.drop_expired(now_ms)
 
-    # -- positions ---------------------------------------------------------------------------------
-
-    cdef SlotLog level_of(self, Message message):
-        cdef int priority
-        if self.levels is None:
-            return self.log
-        priority = message.priority
-        if priority > self.max_priority:
-            priority = self.max_priority
-        if self.levels[priority] is None:
-            self.levels[priority] = SlotLog()
-        return <SlotLog>self.levels[priority]
-
-    cdef SlotLog level(self, uint64_t slot):
-        return self.log if self.levels is None else <SlotLog>self.levels[<int>(slot >> LEVEL_SHIFT)]
-
-    cdef int64_t head(self) noexcept:
-        """The slot that is next to go out, or -1."""
-        cdef int i
-        cdef SlotLog level
-        if self.ready == 0:
-            return -1
-        if self.levels is None:
-            return self.log.first_ready()
-        for i in range(self.max_priority, -1, -1):
-            if self.levels[i] is not None:
-                level = <SlotLog>self.levels[i]
-                if level.ready:
-                    return (<int64_t>i << LEVEL_SHIFT) | level.first_ready()
-        return -1
-
-    cdef uint64_t sum_bytes(self, bint ready_only) noexcept:
-        cdef uint64_t total = 0
-        if self.levels is None:
-            return self.log.ready_bytes if ready_only else self.log.live_bytes
-        for level in self.levels:
-            if level is not None:
-                total += (<SlotLog>level).ready_bytes if ready_only else (<SlotLog>level).live_bytes
-        return total
-
     # -- limits and expiry -------------------------------------------------------------------------
 
     cdef bint would_overflow(self, Message message) noexcept:
@@ -127,15 +86,20 @@ cdef class Queue(QueuePort):
         return self.max_bytes >= 0 and <int64_t>self.sum_bytes(True) > self.max_bytes
 
     cdef int drop_head(self, int reason) except -1:
-        cdef uint64_t slot = <uint64_t>self.head()
-        cdef SlotLog log = self.level(slot)
-        log.take(slot & POSITION_MASK)
-        cdef Message message = log.remove(slot & POSITION_MASK)
+        cdef uint64_t slot = 0
+        cdef Slot* entry = self.front(&slot)
+        cdef SlotLog log
+        if entry is NULL:
+            return 0
+        if self.dead_letters:
+            if not self.bring_in(slot, entry):
+                return 0
+            self.effects.dead_letter(self, message_of(entry), reason)
+        log = self.level(slot)
+        log.take(position_of(slot))
         self.ready -= 1
         self.dropped += 1
-        if self.dead_letters:
-            self.effects.dead_letter(self, message, reason)
-        return 0
+        return self.left(log, slot)
 
     cdef int enforce_limits(self) except -1:
         if self.limited and self.overflow == DROP_HEAD:
@@ -145,14 +109,11 @@ cdef class Queue(QueuePort):
 
     cdef int drop_expired(self, int64_t now_ms) except -1:
         """Messages expire at the head only; arms the timer for the one that is there next."""
-        cdef int64_t slot
+        cdef uint64_t slot = 0
         cdef Slot* entry
         while True:
-            slot = self.head()
-            if slot < 0:
-                return 0
-            entry = self.level(<uint64_t>slot).at(<uint64_t>slot & POSITION_MASK)
-            if entry.expires_ms == 0:
+            entry = self.front(&slot)
+            if entry is NULL or entry.expires_ms == 0:
                 return 0
             if entry.expires_ms > now_ms:
                 return self.arm(entry.expires_ms)
@@ -160,12 +121,9 @@ cdef class Queue(QueuePort):
 
     cdef int arm_head(self) except -1:
         """To be called when another message may have come to the head: it may have to expire."""
-        cdef int64_t slot = self.head()
-        cdef Slot* entry
-        if slot < 0:
-            return 0
-        entry = self.level(<uint64_t>slot).at(<uint64_t>slot & POSITION_MASK)
-        return self.arm(entry.expires_ms) if entry.expires_ms else 0
+        cdef uint64_t slot = 0
+        cdef Slot* entry = self.front(&slot)
+        return self.arm(entry.expires_ms) if entry is not NULL and entry.expires_ms else 0
 
     cdef int arm(self, int64_t at_ms) except -1:
         """Asks for `expire` at a time, unless it has been asked for an earlier one."""
@@ -209,9 +167,11 @@ cdef class Queue(QueuePort):
             consumer.deliver(self, message, 0, False)
         else:
             log = self.level_of(message)
-            slot = <uint64_t>log.append(message, expires_ms, False)
+            slot = <uint64_t>log.append(message, expires_ms, False, 0)
             if self.levels is not None:
                 slot |= <uint64_t>min(<int>message.priority, self.max_priority) << LEVEL_SHIFT
+            if self.durable and message.delivery_mode == PERSISTENT:
+                self.keep(log, slot, message, expires_ms, True)
             self.unacked += 1
             self.delivered += 1
             consumer.deliver(self, message, slot, False)
@@ -226,8 +186,15 @@ cdef class Queue(QueuePort):
             if self.dead_letters:
                 self.effects.dead_letter(self, message, DEAD_EXPIRED)
             return ACCEPTED
-        self.level_of(message).append(message, expires_ms, True)
+        cdef SlotLog log = self.level_of(message)
+        cdef uint64_t slot = <uint64_t>log.append(message, expires_ms, True, 0)
         self.ready += 1
+        if self.durable and message.delivery_mode == PERSISTENT:
+            if self.levels is not None:
+                slot |= <uint64_t>min(<int>message.priority, self.max_priority) << LEVEL_SHIFT
+            self.keep(log, slot, message, expires_ms,
+                      len(self.consumers) > 0 and log.opened >= position_of(slot)
+                      and log.ready < LIVE_MESSAGES)
         if self.limited and self.overflow == DROP_HEAD:
             self.enforce_limits()
         if self.may_expire:
@@ -235,6 +202,14 @@ cdef class Queue(QueuePort):
         if self.ready > CONGESTED_MESSAGES and self.consumers and now_ms >= self.slow_until_ms:
             self.congested = True
         return ACCEPTED
+
+    cdef int keep(self, SlotLog log, uint64_t slot, Message message, int64_t expires_ms,
+                  bint opened) except -1:
+        """A persistent message has come to a durable queue."""
+        log.at(position_of(slot)).flags |= LOGGED
+        if opened:
+            log.opened = position_of(slot) + 1
+        return self.journal.stage(self, slot, expires_ms, opened)
 
     def offer(self, Message message not None, int64_t now_ms):
         """Publish from Python; True unless the queue refused it."""
@@ -256,7 +231,7 @@ cdef class Queue(QueuePort):
         """Delivers up to a number of messages; how many that were."""
         cdef int count = 0
         cdef ConsumerPort consumer
-        cdef uint64_t slot, position
+        cdef uint64_t slot = 0, position
         cdef SlotLog log
         cdef Slot* entry
         cdef bint redelivered
@@ -272,11 +247,18 @@ cdef class Queue(QueuePort):
                     self.drop_expired(now_ms)
                     if not self.ready:
                         break
-                slot = <uint64_t>self.head()
+                entry = self.front(&slot)
+                if entry is NULL:
+                    break
                 log = self.level(slot)
-                position = slot & POSITION_MASK
-                entry = log.at(position)
-                redelivered = entry.redelivered
+                position = position_of(slot)
+                if self.durable and not self.may_deliver(log, slot, entry):
+                    count -= 1
+                    break
+                if entry.content & 1 and not self.bring_in(slot, entry):
+                    continue
+                message = message_of(entry)
+                redelivered = entry.flags & REDELIVERED or position < log.flagged_below
                 consumer = self.ring.next()
                 log.take(position)
                 self.ready -= 1
@@ -284,11 +266,10 @@ cdef class Queue(QueuePort):
                     self.redelivered += 1
                 if consumer.no_ack:
                     self.delivered_no_ack += 1
-                    message = log.remove(position)
+                    self.left(log, slot)
                 else:
                     self.delivered += 1
                     self.unacked += 1
-                    message = <Message>entry.message
                 consumer.deliver(self, message, slot, redelivered)
                 if not consumer.can_take():
                     self.ring.discard(consumer)
@@ -299,6 +280,11 @@ cdef class Queue(QueuePort):
         if self.congested:
             self.check_relief()
         return count
+
+    def watermark_kept(self, int64_t now_ms):
+        """The log has moved on: more of the backlog may be delivered."""
+        if self.watermark_moved():
+            self.pump(now_ms)
 
     def check_relief(self):
         if self.ready <= RELIEVED_MESSAGES or not self.consumers:
@@ -322,66 +308,83 @@ cdef class Queue(QueuePort):
         self.pump(now_ms)
 
     def get(self, bint no_ack, int64_t now_ms):
-        """The next message for basic.get as (message, slot, redelivered), or None."""
-        cdef int64_t slot
+        """The next message for basic.get as (message, slot, redelivered), or None.
+
+        0 when there is one that may not go out before record `open_mark` of the log is written.
+        """
+        cdef uint64_t slot = 0
         cdef SlotLog log
-        cdef uint64_t position
+        cdef Slot* entry
         cdef bint redelivered
         cdef Message message
         if self.may_expire:
             self.drop_expired(now_ms)
-        slot = self.head()
-        if slot < 0:
-            return None
-        log = self.level(<uint64_t>slot)
-        position = <uint64_t>slot & POSITION_MASK
-        redelivered = log.at(position).redelivered
-        log.take(position)
+        while True:
+            entry = self.front(&slot)
+            if entry is NULL:
+                return None
+            log = self.level(slot)
+            if self.durable and not self.may_deliver(log, slot, entry):
+                self.open_mark = log.open_mark
+                return 0
+            if self.bring_in(slot, entry):
+                break
+        message = message_of(entry)
+        redelivered = entry.flags & REDELIVERED or position_of(slot) < log.flagged_below
+        log.take(position_of(slot))
         self.ready -= 1
         if redelivered:
             self.redelivered += 1
         if no_ack:
-            message = log.remove(position)
+            self.left(log, slot)
             self.got_no_ack += 1
         else:
-            message = <Message>log.at(position).message
             self.unacked += 1
             self.got += 1
         if self.may_expire:
             self.arm_head()
         if self.congested:
             self.check_relief()
-        return message, <uint64_t>slot, redelivered
+        return message, slot, redelivered
 
     # -- settling ----------------------------------------------------------------------------------
 
     cdef int ack(self, uint64_t slot) except -1:
-        self.level(slot).remove(slot & POSITION_MASK)
         self.unacked -= 1
         self.acked += 1
-        return 0
+        return self.left(self.level(slot), slot)
 
     cdef int reject(self, uint64_t slot) except -1:
-        cdef Message message = self.level(slot).remove(slot & POSITION_MASK)
         self.unacked -= 1
+        return self.discard(slot, DEAD_REJECTED)
+
+    cdef int discard(self, uint64_t slot, int reason) except -1:
+        """A message that is out leaves without having been consumed."""
+        cdef SlotLog log = self.level(slot)
+        cdef Slot* entry = log.at(position_of(slot))
         self.dropped += 1
         if self.dead_letters:
-            self.effects.dead_letter(self, message, DEAD_REJECTED)
-        return 0
+            if entry.content & 1 and not page_in(log, position_of(slot)):
+                self.unreadable += 1
+                self.journal.unreadable(self, slot, entry.content >> 1, 1)
+            else:
+                self.effects.dead_letter(self, message_of(entry), reason)
+        return self.left(log, slot)
 
     cdef int requeue(self, uint64_t slot) except -1:
         cdef SlotLog log = self.level(slot)
-        cdef Slot* entry = log.at(slot & POSITION_MASK)
+        cdef Slot* entry = log.at(position_of(slot))
         self.unacked -= 1
-        entry.returns += 1
-        entry.redelivered = 1
-        if self.delivery_limit >= 0 and entry.returns > self.delivery_limit:
-            message = log.remove(slot & POSITION_MASK)
-            self.dropped += 1
-            if self.dead_letters:
-                self.effects.dead_letter(self, message, DEAD_DELIVERY_LIMIT)
-            return 0
-        log.put_back(slot & POSITION_MASK)
+        if entry.returns < RETURNS_MAX:
+            entry.returns += 1
+        entry.flags |= REDELIVERED
+        if self.delivery_limit >= 0:
+            if <int64_t>entry.returns > self.delivery_limit:
+                return self.discard(slot, DEAD_DELIVERY_LIMIT)
+            if entry.flags & LOGGED and self.queue_id:
+                # Nobody else counts how often it came back.
+                self.journal.returned(self, slot)
+        log.put_back(position_of(slot))
         self.ready += 1
         self.enforce_limits()
         return self.arm_head() if self.may_expire else 0
@@ -397,13 +400,12 @@ cdef class Queue(QueuePort):
 
     def purge(self):
         """Drop all ready messages; how many there were. They are not dead-lettered."""
-        cdef uint64_t count = self.ready, slot
+        cdef uint64_t count = self.ready, slot = 0
         cdef SlotLog log
-        while self.ready:
-            slot = <uint64_t>self.head()
+        while self.front(&slot) is not NULL:
             log = self.level(slot)
-            log.take(slot & POSITION_MASK)
-            log.remove(slot & POSITION_MASK)
+            log.take(position_of(slot))
+            self.left(log, slot)
             self.ready -= 1
         if self.congested:
             self.check_relief()
@@ -470,4 +472,4 @@ cdef class Queue(QueuePort):
         for consumer in self.ring.members:
             assert (<ConsumerPort>consumer).available and consumer in self.consumers
         if self.levels is None and self.ready:
-            assert self.log.at(<uint64_t>self.head()) is not NULL
+            assert self.log.chunk_at(<uint64_t>self.head()) is not NULL

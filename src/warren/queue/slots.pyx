@@ -5,6 +5,9 @@ original place" is setting a bit. A slot is *ready* (its bit is set), *out* (del
 a settlement) or gone. Slots live in chunks; a chunk whose messages are all gone is freed, also in
 the middle. The bits and the per-chunk counts make finding the next ready slot cheap however many
 slots before it are out: a run of 100,000 costs some 800 chunk headers, not 100,000 looks.
+
+With a journal, a slot may hold the message's place in the log instead of the message, and a chunk
+may stand in the log altogether, leaving only its header here; `paging.pyx` moves them.
 """
 
 cimport cython
@@ -18,79 +21,148 @@ from warren.model.message cimport Message
 cdef extern from *:
     int ctz64 "__builtin_ctzll"(unsigned long long) nogil
 
+cdef enum:
+    # A position further ahead than this many chunks is no position: the log has been tampered with.
+    SKIPPED_CHUNKS_MAX = 1 << 26
+
 
 @cython.final
 @cython.no_gc
 cdef class SlotLog:
     """Positions, and the message at each."""
 
-    def __cinit__(self):
+    def __cinit__(self, JournalPort journal=None, bint durable=False):
+        self.durable = durable
         self.chunks = NULL
         self.spare = NULL
+        self.journal = journal
 
     def __dealloc__(self):
         cdef size_t i
-        cdef int j
-        cdef Chunk* chunk
         for i in range(self.first, self.first + self.count):
-            chunk = self.chunks[i]
-            if chunk is not NULL:
-                for j in range(CHUNK_SLOTS):
-                    Py_XDECREF(chunk.slots[j].message)
-                free(chunk)
+            if self.chunks[i] is not NULL:
+                self.free_chunk(i)
         free(self.chunks)
-        free(self.spare)
+        if self.spare is not NULL:
+            free(self.spare.slots)
+            free(self.spare)
 
-    cdef Chunk* new_chunk(self) except NULL:
-        """Adds a chunk for the next positions to the end of the directory."""
-        cdef Chunk* chunk
+    cdef void free_chunk(self, size_t i) noexcept:
+        """Frees a chunk and whatever is left in it."""
+        cdef Chunk* chunk = self.chunks[i]
+        cdef int j
+        if chunk.slots is not NULL and chunk.live:
+            for j in range(CHUNK_SLOTS):
+                if chunk.slots[j].content:
+                    self.drop_content(&chunk.slots[j])
+        self.drop_index(chunk)
+        self.chunks[i] = NULL
+        if self.spare is NULL and chunk.slots is not NULL:
+            self.spare = chunk
+        else:
+            free(chunk.slots)
+            free(chunk)
+
+    cdef void drop_content(self, Slot* slot) noexcept:
+        """The slot lets go of its message, in memory and in the log."""
+        cdef PyObject* held
+        if slot.content & 1:
+            self.journal.release(slot.content >> 1, slot.body_len, slot.flags & LOGGED)
+        else:
+            held = <PyObject*><void*>slot.content
+            if self.journal is not None:
+                self.journal.resident_bytes -= cost_of(<Message>held)
+                if slot.flags & LOGGED:
+                    self.journal.release((<Message>held).place, slot.body_len, True)
+            Py_XDECREF(held)
+        slot.content = 0
+
+    cdef void drop_index(self, Chunk* chunk) noexcept:
+        """The slots are no longer as they stand in the log."""
+        if chunk.index_place:
+            self.journal.release(chunk.index_place, 0, self.durable)
+            chunk.index_place = 0
+
+    cdef int make_room(self) except -1:
+        """Room for one more chunk in the directory."""
         cdef size_t capacity
         cdef Chunk** grown
-        if self.first + self.count == self.capacity:
-            if self.first > self.capacity // 2:
-                memmove(self.chunks, self.chunks + self.first, self.count * sizeof(Chunk*))
-                self.first = 0
-            else:
-                capacity = self.capacity * 2 if self.capacity else 4
-                grown = <Chunk**>realloc(self.chunks, capacity * sizeof(Chunk*))
-                if grown is NULL:
-                    raise MemoryError()
-                self.chunks = grown
-                self.capacity = capacity
+        if self.first + self.count < self.capacity:
+            return 0
+        if self.first > self.capacity // 2:
+            memmove(self.chunks, self.chunks + self.first, self.count * sizeof(Chunk*))
+            self.first = 0
+            return 0
+        capacity = self.capacity * 2 if self.capacity else 4
+        grown = <Chunk**>realloc(self.chunks, capacity * sizeof(Chunk*))
+        if grown is NULL:
+            raise MemoryError()
+        self.chunks = grown
+        self.capacity = capacity
+        return 0
+
+    cdef Chunk* new_chunk(self) except NULL:
+        cdef Chunk* chunk
+        cdef Slot* slots
         if self.spare is not NULL:
             chunk = self.spare
+            slots = chunk.slots
             self.spare = NULL
+            memset(slots, 0, CHUNK_SLOTS * sizeof(Slot))
             memset(chunk, 0, sizeof(Chunk))
-        else:
-            chunk = <Chunk*>calloc(1, sizeof(Chunk))
-            if chunk is NULL:
-                raise MemoryError()
-        if self.count == 0:
-            self.first_number = self.next_position // CHUNK_SLOTS
-        self.chunks[self.first + self.count] = chunk
-        self.count += 1
+            chunk.slots = slots
+            return chunk
+        chunk = <Chunk*>calloc(1, sizeof(Chunk))
+        slots = <Slot*>calloc(CHUNK_SLOTS, sizeof(Slot))
+        if chunk is NULL or slots is NULL:
+            free(chunk)
+            free(slots)
+            raise MemoryError()
+        chunk.slots = slots
         return chunk
 
-    cdef int64_t append(self, Message message, int64_t expires_ms, bint ready) except -1:
+    cdef Chunk* chunk_for(self, uint64_t number) except NULL:
+        """The chunk of that number at the new end of the directory, made if need be."""
+        cdef size_t i
+        if self.count == 0:
+            self.first_number = number
+        elif number >= self.first_number + self.count + SKIPPED_CHUNKS_MAX:
+            raise ValueError(f"no queue has a position in chunk {number}")
+        while number >= self.first_number + self.count:
+            self.make_room()
+            self.chunks[self.first + self.count] = NULL
+            self.count += 1
+        i = self.first + <size_t>(number - self.first_number)
+        if self.chunks[i] is NULL:
+            self.chunks[i] = self.new_chunk()
+        return self.chunks[i]
+
+    cdef int64_t append(self, Message message, int64_t expires_ms, bint ready,
+                        uint8_t flags) except -1:
         cdef uint64_t position = self.next_position
         cdef uint64_t number = position // CHUNK_SLOTS
         cdef Chunk* chunk
         cdef Slot* slot
         cdef int j = position % CHUNK_SLOTS
         if self.count == 0 or number >= self.first_number + self.count:
-            chunk = self.new_chunk()
+            chunk = self.chunk_for(number)
         else:
             chunk = self.chunks[self.first + self.count - 1]
+            if chunk is NULL:
+                chunk = self.chunk_for(number)
         slot = &chunk.slots[j]
         Py_INCREF(message)
-        slot.message = <PyObject*>message
+        slot.content = <uint64_t><void*>message
         slot.expires_ms = expires_ms
+        slot.body_len = message.body_len
         slot.returns = 0
-        slot.redelivered = 0
+        slot.flags = flags
         chunk.live += 1
         self.live += 1
         self.live_bytes += message.body_len
         self.next_position = position + 1
+        if self.journal is not None:
+            self.journal.resident_bytes += cost_of(message)
         if ready:
             chunk.ready_bits[j >> 6] |= (<uint64_t>1) << (j & 63)
             chunk.ready += 1
@@ -99,6 +171,23 @@ cdef class SlotLog:
             self.ready += 1
             self.ready_bytes += message.body_len
         return <int64_t>position
+
+    cdef Slot* restore(self, uint64_t position) except NULL:
+        """An empty slot for a message of the log, at its old position, counted as ready."""
+        cdef Chunk* chunk
+        cdef int j = position % CHUNK_SLOTS
+        if position < self.next_position:
+            raise ValueError(f"position {position} comes again")
+        chunk = self.chunk_for(position // CHUNK_SLOTS)
+        chunk.live += 1
+        chunk.ready += 1
+        chunk.ready_bits[j >> 6] |= (<uint64_t>1) << (j & 63)
+        if self.ready == 0:
+            self.hint = position
+        self.live += 1
+        self.ready += 1
+        self.next_position = position + 1
+        return &chunk.slots[j]
 
     cdef int64_t first_ready(self) noexcept:
         """The lowest ready position, or -1."""
@@ -128,14 +217,15 @@ cdef class SlotLog:
             start = 0
         return -1
 
+    cdef Chunk* chunk_at(self, uint64_t position) noexcept:
+        """The chunk of a position; NULL when nothing of it is left."""
+        return self.chunk_of(position) if self.covers(position) else NULL
+
     cdef Slot* at(self, uint64_t position) noexcept:
-        """The slot of a live message; NULL when there is none."""
-        cdef uint64_t number = position // CHUNK_SLOTS
-        cdef Chunk* chunk
-        if number < self.first_number or number >= self.first_number + self.count:
-            return NULL
-        chunk = self.chunk_of(position)
-        if chunk is NULL or chunk.slots[position % CHUNK_SLOTS].message is NULL:
+        """The slot of a live message; NULL when there is none, or the chunk is in the log only."""
+        cdef Chunk* chunk = self.chunk_at(position)
+        if (chunk is NULL or chunk.slots is NULL
+                or chunk.slots[position % CHUNK_SLOTS].content == 0):
             return NULL
         return &chunk.slots[position % CHUNK_SLOTS]
 
@@ -146,7 +236,7 @@ cdef class SlotLog:
         chunk.ready_bits[j >> 6] &= ~((<uint64_t>1) << (j & 63))
         chunk.ready -= 1
         self.ready -= 1
-        self.ready_bytes -= (<Message>chunk.slots[j].message).body_len
+        self.ready_bytes -= chunk.slots[j].body_len
         if position == self.hint:
             self.hint = position + 1
 
@@ -156,34 +246,27 @@ cdef class SlotLog:
         cdef int j = position % CHUNK_SLOTS
         chunk.ready_bits[j >> 6] |= (<uint64_t>1) << (j & 63)
         chunk.ready += 1
+        self.drop_index(chunk)
         if self.ready == 0 or position < self.hint:
             self.hint = position
         self.ready += 1
-        self.ready_bytes += (<Message>chunk.slots[j].message).body_len
+        self.ready_bytes += chunk.slots[j].body_len
 
-    cdef Message remove(self, uint64_t position):
+    cdef void remove(self, uint64_t position) noexcept:
         """A message that is out leaves for good."""
         cdef size_t i = self.first + <size_t>(position // CHUNK_SLOTS - self.first_number)
         cdef Chunk* chunk = self.chunks[i]
         cdef Slot* slot = &chunk.slots[position % CHUNK_SLOTS]
-        cdef Message message = <Message>slot.message
-        slot.message = NULL
-        # `message` holds a reference of its own now; this one was the slot's.
-        Py_XDECREF(<PyObject*>message)
         self.live -= 1
-        self.live_bytes -= message.body_len
+        self.live_bytes -= slot.body_len
         chunk.live -= 1
+        self.drop_content(slot)
         if chunk.live == 0:
             # The newest chunk is kept while it has room: more messages are coming to it.
             if i != self.first + self.count - 1 or self.next_position % CHUNK_SLOTS == 0:
-                if self.spare is NULL:
-                    self.spare = chunk
-                else:
-                    free(chunk)
-                self.chunks[i] = NULL
+                self.free_chunk(i)
                 if i == self.first:
                     self.trim()
-        return message
 
     cdef void trim(self) noexcept:
         """Forgets freed chunks at the old end."""

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.model.message cimport Message
-from warren.model.ports cimport ConsumerPort, QueuePort, Route
+from warren.model.ports cimport ConsumerPort, JournalPort, QueuePort, Route
 from warren.session.confirms cimport Confirms
 from warren.session.deliveries cimport Deliveries
 from warren.session.outlet cimport Outlet
@@ -57,6 +57,8 @@ cdef class Channel:
     cdef uint32_t room
     cdef readonly Confirms confirms    # None: not in confirm mode
     cdef bint confirms_due             # ... and it has something to tell
+    cdef bint confirms_waiting         # ... and some of it waits for the disk
+    cdef JournalPort journal           # None: nothing is written to disk
     cdef public list transaction       # None: no transaction
     cdef public uint64_t max_message_bytes
     cdef readonly uint64_t published

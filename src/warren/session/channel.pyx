@@ -15,7 +15,7 @@ from libc.string cimport memcmp, memcpy
 from warren.model.message cimport (
     BAD_EXPIRATION, HAS_CARBON_COPY, HAS_REPLY_TO, HAS_USER_ID, Message,
 )
-from warren.model.ports cimport ConsumerPort, QueuePort, Route, RouteBook
+from warren.model.ports cimport ConsumerPort, JournalPort, QueuePort, Route, RouteBook
 from warren.session.confirms cimport Confirms
 from warren.session.deliveries cimport Deliveries, Delivery
 from warren.session.outlet cimport Outlet
@@ -36,6 +36,8 @@ cdef enum:
     # A body is given memory as it arrives, not as it was announced; this much to start with.
     BODY_ROOM_BYTES = 131072
 
+
+cdef uint64_t ALL_PERSISTED = ~<uint64_t>0
 
 SETTLEMENTS = {"ack": SETTLE_ACK, "reject": SETTLE_REJECT, "requeue": SETTLE_REQUEUE}
 
@@ -151,6 +153,7 @@ cdef class Channel:
         self.engine = engine
         self.outlet = outlet
         self.number = number
+        self.journal = engine.journal
         self.max_message_bytes = min(max_message_bytes, <uint64_t>MESSAGE_BYTES_MAX)
         self.books = {}
         self.deliveries = Deliveries()
@@ -256,7 +259,9 @@ cdef class Channel:
         """All frames of a publish are in: find its queues, give it to them, note the verdict."""
         cdef Message message = self.message
         cdef Route route = self.route
-        cdef QueuePort queue
+        cdef QueuePort queue = None
+        cdef JournalPort journal = self.journal
+        cdef uint64_t mark = 0
         cdef int refused = 0
         cdef Py_ssize_t i, n
         self.message = None
@@ -270,6 +275,8 @@ cdef class Channel:
                 self.engine.check_properties(self, message)
             self.transaction.append((message, route, self.mandatory))
             return 0
+        if journal is not None:
+            mark = journal.commit_mark
         n = len(route.queues)
         if route.plain and n and not message.marks & SPECIAL and not self.traced:
             for i in range(n):
@@ -277,10 +284,18 @@ cdef class Channel:
                 refused |= queue.publish(message, self.outlet.turn.now_ms)
                 if queue.congested:
                     self.outlet.link.hold_back(queue)
+            if journal is not None:
+                if journal.staged:
+                    journal.commit(message)
+                if journal.behind:
+                    self.outlet.link.hold_back(queue)
         else:
             refused = self.engine.publish(self, message, route, self.mandatory)
         if self.confirms is not None:
-            self.confirms.settle(self.confirms.begin(), refused == 0, self.outlet, self.number)
+            if journal is not None:
+                # Only what this publish has written is waited for.
+                mark = journal.commit_mark if journal.commit_mark != mark else 0
+            self.confirms.note(refused == 0, mark)
             if not self.confirms_due:
                 self.confirms_due = True
                 self.outlet.confirming.append(self)
@@ -290,8 +305,17 @@ cdef class Channel:
         """The turn is over: acks that have gathered go out as one."""
         self.confirms_due = False
         if self.confirms is not None and not self.closing:
-            self.confirms.flush(self.outlet, self.number)
+            self.confirms.flush(self.outlet, self.number,
+                                ALL_PERSISTED if self.journal is None else self.journal.persisted)
+            if self.confirms.count and not self.confirms_waiting:
+                self.confirms_waiting = True
+                self.journal.confirming.append(self)
         return 0
+
+    def release_confirms(self):
+        """The log has come further: some of what waits may be told."""
+        self.confirms_waiting = False
+        self.flush_confirms()
 
     def find_route(self):
         self.route = self.engine.route_for(self, self.exchange, self.routing_key)

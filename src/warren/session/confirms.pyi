@@ -1,5 +1,4 @@
 class Confirms:
     last: int
-    settled: int
     told: int
     def outstanding(self) -> int: ...

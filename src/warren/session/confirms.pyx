@@ -1,7 +1,13 @@
-"""Publisher confirms of a channel: verdicts in any order come in, runs of acks go out as one."""
+"""Publisher confirms of a channel: a verdict for each publish, told when the disk has the message.
+
+A publish that was written to the log carries the number of its record; it may be confirmed once the
+log has come so far. Publishes of one turn that share a verdict are one run, told as one ack, so the
+client hears of them in order and seldom.
+"""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
 
 from warren.session.outlet cimport Outlet
 from warren.wire.octets cimport store16, store32, store64
@@ -11,30 +17,67 @@ from warren.wire.octets cimport store16, store32, store64
 cdef class Confirms:
     """Every publish is acked or nacked exactly once, in order of publishing."""
 
-    cdef int settle(self, uint64_t sequence, bint accepted, Outlet outlet, int channel) except -1:
-        if sequence != self.settled + 1:
-            if self.early is None:
-                self.early = {}
-            self.early[sequence] = accepted
-            return 0
-        while True:
-            if not accepted:
-                self.flush(outlet, channel)
-                self.tell(outlet, channel, sequence, False, False)
-                self.told = sequence
-            self.settled = sequence
-            if not self.early:
-                return 0
-            sequence += 1
-            if sequence not in self.early:
-                return 0
-            accepted = self.early.pop(sequence)
+    def __dealloc__(self):
+        free(self.pending)
 
-    cdef int flush(self, Outlet outlet, int channel) except -1:
-        """Tell the client of all acks that have gathered."""
-        if self.settled > self.told:
-            self.tell(outlet, channel, self.settled, True, self.settled > self.told + 1)
-            self.told = self.settled
+    cdef Pending* at(self, size_t i) noexcept:
+        return &self.pending[(self.head + i) & (self.capacity - 1)]
+
+    cdef int grow(self) except -1:
+        cdef size_t capacity = self.capacity * 2 if self.capacity else 8, i
+        cdef Pending* grown = <Pending*>malloc(capacity * sizeof(Pending))
+        if grown is NULL:
+            raise MemoryError()
+        for i in range(self.count):
+            grown[i] = self.at(i)[0]
+        free(self.pending)
+        self.pending = grown
+        self.capacity = capacity
+        self.head = 0
+        return 0
+
+    cdef int note(self, bint accepted, uint64_t mark) except -1:
+        """The verdict on the next publish; `mark` is its record in the log, 0 for none."""
+        cdef Pending* newest
+        self.last += 1
+        if self.count:
+            newest = self.at(self.count - 1)
+            if mark < newest.mark:
+                mark = newest.mark
+            if accepted and newest.accepted and newest.open:
+                newest.last = self.last
+                newest.mark = mark
+                return 0
+        if self.count == self.capacity:
+            self.grow()
+        newest = self.at(self.count)
+        newest.last = self.last
+        newest.mark = mark
+        newest.accepted = accepted
+        newest.open = True
+        self.count += 1
+        return 0
+
+    cdef int flush(self, Outlet outlet, int channel, uint64_t persisted) except -1:
+        """The turn is over: tell the client of every run that the log has reached."""
+        cdef Pending* oldest
+        cdef uint64_t acked = 0
+        while self.count and self.at(0).mark <= persisted:
+            oldest = self.at(0)
+            if oldest.accepted:
+                acked = oldest.last
+            else:
+                if acked > self.told:
+                    self.tell(outlet, channel, acked, True, acked > self.told + 1)
+                self.tell(outlet, channel, oldest.last, False, False)
+                self.told = oldest.last
+            self.head = (self.head + 1) & (self.capacity - 1)
+            self.count -= 1
+        if acked > self.told:
+            self.tell(outlet, channel, acked, True, acked > self.told + 1)
+            self.told = acked
+        if self.count:
+            self.at(self.count - 1).open = False
         return 0
 
     cdef int tell(self, Outlet outlet, int channel, uint64_t tag, bint accepted,
@@ -54,4 +97,4 @@ cdef class Confirms:
 
     def outstanding(self):
         """How many publishes wait for their verdict."""
-        return self.last - self.settled
+        return self.last - self.told

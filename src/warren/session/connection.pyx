@@ -16,8 +16,11 @@ from warren.session.channel cimport SETTLE_ACK, Channel
 from warren.session.outlet cimport UNREAD_BYTES_MAX, Outlet
 from warren.wire.octets cimport load16, load32, load64
 
+from functools import partial
+
 from warren.model.errors import (
-    AmqpError, ChannelNumberError, CommandInvalid, FrameError, UnexpectedFrame, WireSyntaxError,
+    AmqpError, ChannelNumberError, CommandInvalid, FrameError, Postponed, UnexpectedFrame,
+    WireSyntaxError,
 )
 from warren.session.channel import share_room
 from warren.session.dispatch import CHANNEL_HANDLERS, CONNECTION_HANDLERS, OPENING_METHODS
@@ -94,6 +97,8 @@ cdef class Connection:
                     started = -1
                     if self.state == CLOSED:
                         return n
+                    if self.waiting:
+                        return at
                     # A short request can ask for a long answer: the rest waits until it is read.
                     if self.budget <= 0 or self.outlet.output.pending() > UNREAD_BYTES_MAX:
                         return at
@@ -113,6 +118,10 @@ cdef class Connection:
                     self.frames_in += 1
                     self.on_frame(data[started], number, data + started + 7, size)
                 return at
+            except Postponed as later:
+                # The same frame comes again when it can be answered.
+                self.wait(later.mark, self.resume)
+                return started
             except AmqpError as error:
                 if started >= 0 and error.class_id == 0:
                     self.blame(error, data[started], data + started + 7, size)
@@ -240,6 +249,8 @@ cdef class Connection:
             raise self.misplaced()
         if handler is None:
             raise CommandInvalid(f"unexpected method {method.name}")
+        journal = self.engine.journal
+        written = 0 if journal is None else journal.appended
         try:
             reply = handler(target, *arguments)
         except AmqpError as error:
@@ -247,8 +258,28 @@ cdef class Connection:
             raise
         if reply is not None:
             name, *values = reply
-            self.outlet.method(0 if target is self else target.number,
-                               encode_method(BY_NAME[name], *values))
+            number = 0 if target is self else target.number
+            payload = encode_method(BY_NAME[name], *values)
+            if journal is not None and journal.appended != written:
+                # What was done must be on the disk before the client hears that it was.
+                self.wait(journal.appended, partial(self.answer, number, payload))
+            else:
+                self.outlet.method(number, payload)
+
+    def wait(self, uint64_t mark, action):
+        """Take nothing more from the client until the log has come so far."""
+        self.waiting = True
+        self.engine.journal.when_persisted(mark, action)
+
+    def answer(self, int number, bytes payload not None):
+        """What a method did is on the disk: say so."""
+        if self.state != CLOSED:
+            self.outlet.method(number, payload)
+        self.resume()
+
+    def resume(self):
+        self.waiting = False
+        self.outlet.link.go_on()
 
     cdef int end_turn(self) except -1:
         """All that was read is dealt with: confirms go out, alarms take hold."""

@@ -22,6 +22,14 @@ class DataDirectoryError(Exception):
     """The data directory cannot be used; the message says why and names it."""
 
 
+class DirectoryInUseError(DataDirectoryError):
+    """Another process has it."""
+
+
+class DirectoryVersionError(DataDirectoryError):
+    """Its format is not known; it has not been touched."""
+
+
 class DataDirectory:
     """An opened data directory, this process's alone until `close`."""
 
@@ -72,12 +80,12 @@ class DataDirectory:
         version = self._version()
         if version is None:
             if os.path.isdir(self.log_path) and os.listdir(self.log_path):
-                raise DataDirectoryError(
+                raise DirectoryVersionError(
                     f"the data directory {self.path} holds a log but no VERSION file; "
                     "it is left as it is"
                 )
         elif version != str(DIRECTORY_VERSION):
-            raise DataDirectoryError(
+            raise DirectoryVersionError(
                 f"the data directory {self.path} has version {version!r}; this Warren knows "
                 f"{DIRECTORY_VERSION}. It is left as it is"
             )
@@ -105,7 +113,7 @@ class DataDirectory:
             os.close(fd)
             if error.errno not in {errno.EAGAIN, errno.EACCES}:
                 raise
-            raise DataDirectoryError(
+            raise DirectoryInUseError(
                 f"the data directory {self.path} is in use by {_holder(path)}"
             ) from error
         return fd

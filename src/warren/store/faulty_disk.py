@@ -79,6 +79,10 @@ class FaultyDisk:
         """The whole file as the system shows it."""
         return bytes(self._file(name).data)
 
+    def read_at(self, name: str, at: int, size: int) -> bytes:
+        """Up to `size` bytes of a file from an offset on."""
+        return bytes(self._file(name).data[at : at + size])
+
     # -- changing ----------------------------------------------------------------------------------
 
     def create(self, name: str) -> None:

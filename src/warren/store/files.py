@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+#: Files kept open for reading.
+OPEN_FILES_MAX = 32
+
+
 class Files(Protocol):
     """A directory of files."""
 
@@ -26,6 +30,10 @@ class Files(Protocol):
 
     def read(self, name: str) -> bytes:
         """The whole file."""
+        ...
+
+    def read_at(self, name: str, at: int, size: int) -> bytes:
+        """Up to `size` bytes of a file from an offset on."""
         ...
 
     def truncate(self, name: str, size: int) -> None:
@@ -49,11 +57,35 @@ class Files(Protocol):
         ...
 
 
+class WritableFiles(Files, Protocol):
+    """A directory of files that can be written to."""
+
+    def create(self, name: str) -> None:
+        """Create an empty file; durable after `sync_names`."""
+        ...
+
+    def reserve(self, name: str, size: int) -> None:
+        """Set room aside behind what a file holds."""
+        ...
+
+    def append(self, name: str, data: bytes) -> int:
+        """Write behind what was written last; how many bytes were taken."""
+        ...
+
+
 class RealFiles:
     """The files of a directory on this machine."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
+        #: Files that are read from, opened: oldest first.
+        self._reading: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Close what was opened for reading."""
+        for fd in self._reading.values():
+            os.close(fd)
+        self._reading.clear()
 
     def names(self) -> list[str]:
         """All file names, sorted."""
@@ -68,12 +100,42 @@ class RealFiles:
         with open(os.path.join(self.directory, name), "rb", buffering=0) as file:
             return file.readall()
 
+    def read_at(self, name: str, at: int, size: int) -> bytes:
+        """Up to `size` bytes of a file from an offset on."""
+        fd = self._reading.get(name)
+        if fd is None:
+            if len(self._reading) >= OPEN_FILES_MAX:
+                os.close(self._reading.pop(next(iter(self._reading))))
+            fd = os.open(os.path.join(self.directory, name), os.O_RDONLY | os.O_CLOEXEC)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            self._reading[name] = fd
+        return os.pread(fd, size, at)
+
+    def create(self, name: str) -> None:
+        """Create an empty file; durable after `sync_names`."""
+        path = os.path.join(self.directory, name)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o640))
+
+    def reserve(self, name: str, size: int) -> None:
+        """Set room aside behind what a file holds."""
+        with _opened(os.path.join(self.directory, name), os.O_WRONLY) as fd:
+            os.posix_fallocate(fd, 0, size)
+
+    def append(self, name: str, data: bytes) -> int:
+        """Write behind what was written last; how many bytes were taken."""
+        path = os.path.join(self.directory, name)
+        with _opened(path, os.O_WRONLY | os.O_APPEND) as fd:
+            return os.write(fd, data)
+
     def truncate(self, name: str, size: int) -> None:
         """Cut a file; durable after `sync`."""
         os.truncate(os.path.join(self.directory, name), size)
 
     def remove(self, name: str) -> None:
         """Remove a file; durable after `sync_names`."""
+        fd = self._reading.pop(name, None)
+        if fd is not None:
+            os.close(fd)
         os.unlink(os.path.join(self.directory, name))
 
     def write_back(self, name: str, at: int) -> None:

@@ -1,7 +1,8 @@
 """What the engine asks of a log.
 
 Three things implement it: `writer.LogWriter` on real files with a thread of its own,
-`memory_log.MemoryLog`, and `faulty_log.FaultyLog` on a disk that misbehaves by a seed.
+`memory_log.MemoryLog`, and `stepped_log.SteppedLog`, which writes when it is told to, on a disk
+that may misbehave by a seed. They share their appending half, `appender.Appender`.
 
 The contract: sequence numbers are given out without gaps, in the order of the appends. `persisted`
 only grows, never beyond `appended`, and a record it has reached survives whatever the process or

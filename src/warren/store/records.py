@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from enum import IntEnum
+from typing import NamedTuple
 
 from warren.store.crc32c import checksum
 from warren.store.scanner import Record
@@ -27,16 +28,18 @@ class Kind(IntEnum):
     """What a record says."""
 
     PUBLISH = 1
-    ACK = 2
+    GONE = 2
     REQUEUE = 3
     WATERMARK = 4
-    PURGE = 5
+    INDEX = 5
     VIEW = 6
     METADATA = 7
-    CHECKPOINT = 8
+    PLACED = 8
+    MOVED = 9
+    MARK = 10
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: Record, salt: int = 0) -> bytes:
     """The record as it stands in a segment."""
     rest = RECORD_HEADER.pack(
         0,
@@ -48,11 +51,11 @@ def encode_record(record: Record) -> bytes:
         record.queue_id,
         record.epoch,
     )[4:]
-    crc = checksum(record.payload, checksum(rest))
+    crc = checksum(record.payload, checksum(rest, salt))
     return crc.to_bytes(4, "little") + rest + record.payload
 
 
-def decode_record(data: bytes | memoryview, at: int) -> Record | None:
+def decode_record(data: bytes | memoryview, at: int, salt: int = 0) -> Record | None:
     """The record at an offset; None when there is none that checks."""
     if len(data) - at < RECORD_HEADER_BYTES:
         return None
@@ -60,7 +63,7 @@ def decode_record(data: bytes | memoryview, at: int) -> Record | None:
     end = at + RECORD_HEADER_BYTES + length
     if length > PAYLOAD_BYTES_MAX or end > len(data) or sequence == 0:
         return None
-    if checksum(bytes(data[at + 4 : end])) != crc:
+    if checksum(bytes(data[at + 4 : end]), salt) != crc:
         return None
     payload = bytes(data[at + RECORD_HEADER_BYTES : end])
     return Record(sequence, kind, payload, flags, queue_id, epoch, place)
@@ -71,21 +74,31 @@ def record_bytes(record: Record) -> int:
     return RECORD_HEADER_BYTES + len(record.payload)
 
 
-def encode_segment_header(first_sequence: int) -> bytes:
+def encode_segment_header(first_sequence: int, number: int = 0, salt: int = 0) -> bytes:
     """The header that begins a segment."""
-    head = SEGMENT_HEADER.pack(SEGMENT_MAGIC, FORMAT_VERSION, 0, first_sequence, 0)
+    head = SEGMENT_HEADER.pack(SEGMENT_MAGIC, FORMAT_VERSION, number, first_sequence, salt)
     return head + checksum(head).to_bytes(4, "little")
 
 
-def decode_segment_header(data: bytes) -> tuple[int, int] | None:
-    """(format version, first sequence) of a segment; None when the header does not check."""
+class SegmentHeader(NamedTuple):
+    """What the header of a segment says."""
+
+    version: int
+    number: int
+    first_sequence: int
+    #: The checksums of its records begin with this: bytes inside a message cannot pass for records.
+    salt: int
+
+
+def decode_segment_header(data: bytes) -> SegmentHeader | None:
+    """The header of a segment; None when it does not check."""
     if len(data) < SEGMENT_HEADER_BYTES:
         return None
-    magic, version, _, first_sequence, _ = SEGMENT_HEADER.unpack_from(data)
+    magic, version, number, first_sequence, salt = SEGMENT_HEADER.unpack_from(data)
     crc = int.from_bytes(data[SEGMENT_HEADER.size : SEGMENT_HEADER_BYTES], "little")
     if magic != SEGMENT_MAGIC or checksum(data[: SEGMENT_HEADER.size]) != crc:
         return None
-    return version, first_sequence
+    return SegmentHeader(version, number, first_sequence, salt)
 
 
 def segment_name(first_sequence: int) -> str:

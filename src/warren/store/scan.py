@@ -92,8 +92,14 @@ class MissingSegment:
 class Scan:
     """The records of a log, in order, and the verdict on it."""
 
-    def __init__(self, files: Files, first_sequence: int | None = None) -> None:
+    def __init__(
+        self, files: Files, first_sequence: int | None = None, skip_older: bool = False
+    ) -> None:
         self.files = files
+        #: What the records' checksums begin with; known from the first header that checks.
+        self.salt = 0
+        #: The numbers of the segments by name, as far as their headers could be read.
+        self.numbers: dict[str, int] = {}
         #: What the next append is numbered.
         self.next_sequence = first_sequence or 1
         self.torn_tail: TornTail | None = None
@@ -102,6 +108,9 @@ class Scan:
         self.missing: list[MissingSegment] = []
         #: The names of the segments, oldest first.
         self.segments = [n for n in files.names() if segment_first_sequence(n) is not None]
+        if skip_older:
+            first = first_sequence or 0
+            self.segments = [n for n in self.segments if (segment_first_sequence(n) or 0) >= first]
         #: Where the last batch of the newest segment that has records begins.
         self.last_batch = ("", 0)
         self._first_known = first_sequence is not None
@@ -150,7 +159,9 @@ class Scan:
             at = 0
         while True:
             if not fault:
-                records, at = read_records(data, at, self.next_sequence, BATCH_RECORDS_MAX)
+                records, at = read_records(
+                    data, at, self.next_sequence, BATCH_RECORDS_MAX, self.salt
+                )
                 if records:
                     self._resumed(records[0].sequence)
                     self.next_sequence += len(records)
@@ -162,11 +173,11 @@ class Scan:
                     if newest and at < len(data):
                         self.spare_tail = SpareTail(name, at, len(data) - at)
                     return
-            if newest and not proves_synced(data, at, self.next_sequence, highest):
+            if newest and not proves_synced(data, at, self.next_sequence, highest, self.salt):
                 cut = at if at > SEGMENT_HEADER_BYTES else 0
                 self.torn_tail = TornTail(name, cut, len(data) - cut)
                 return
-            found = find_record(data, at, self.next_sequence, highest)
+            found = find_record(data, at, self.next_sequence, highest, self.salt)
             reason = fault or "a record is cut out, repeated or does not check"
             fault = ""
             if found is None:
@@ -185,13 +196,14 @@ class Scan:
         header = decode_segment_header(data)
         if header is None:
             return "the segment's header does not check"
-        version, first_sequence = header
-        if version != FORMAT_VERSION:
+        if header.version != FORMAT_VERSION:
             raise UnknownFormatError(
-                f"{name} has format version {version}; this Warren knows {FORMAT_VERSION}"
+                f"{name} has format version {header.version}; this Warren knows {FORMAT_VERSION}"
             )
-        if first_sequence != segment_first_sequence(name):
-            return f"the segment's header says it begins with record {first_sequence}"
+        self.salt = header.salt
+        self.numbers[name] = header.number
+        if header.first_sequence != segment_first_sequence(name):
+            return f"the segment's header says it begins with record {header.first_sequence}"
         return ""
 
     def _damage(self, name: str, at: int, skipped: int, reason: str) -> None:
@@ -209,9 +221,13 @@ class Scan:
         self.next_sequence = begins
 
 
-def scan(log: str | Files, first_sequence: int | None = None) -> Scan:
-    """Read a log directory; `first_sequence` is the oldest record that must be there, if known."""
-    return Scan(RealFiles(log) if isinstance(log, str) else log, first_sequence)
+def scan(log: str | Files, first_sequence: int | None = None, skip_older: bool = False) -> Scan:
+    """Read a log directory; `first_sequence` is the oldest record that must be there, if known.
+
+    `skip_older` leaves out the segments that begin before it.
+    """
+    files = RealFiles(log) if isinstance(log, str) else log
+    return Scan(files, first_sequence, skip_older)
 
 
 def repair_tail(finished: Scan) -> None:

@@ -12,4 +12,4 @@ cdef class Record:
     cdef readonly uint8_t flags
 
 
-cdef size_t whole(const uint8_t* data, size_t size, size_t at) noexcept nogil
+cdef size_t whole(const uint8_t* data, size_t size, size_t at, uint32_t salt) noexcept nogil

@@ -84,10 +84,10 @@ cdef size_t claimed(const uint8_t* data, size_t size, size_t at) noexcept nogil:
     return RECORD_HEADER_BYTES + length
 
 
-cdef size_t whole(const uint8_t* data, size_t size, size_t at) noexcept nogil:
+cdef size_t whole(const uint8_t* data, size_t size, size_t at, uint32_t salt) noexcept nogil:
     """The size of the sound record at an offset; 0 when there is none."""
     cdef size_t n = claimed(data, size, at)
-    if n == 0 or crc32c(0, data + at + 4, n - 4) != load32(data + at):
+    if n == 0 or crc32c(salt, data + at + 4, n - 4) != load32(data + at):
         return 0
     return n
 
@@ -106,14 +106,15 @@ cdef Record record_at(bytes segment, const uint8_t* data, size_t at):
     return record
 
 
-def read_records(bytes segment not None, size_t at, uint64_t expected, size_t count_max):
+def read_records(bytes segment not None, size_t at, uint64_t expected, size_t count_max,
+                 uint32_t salt=0):
     """(sound records in unbroken succession from an offset, the offset behind them)."""
     cdef const uint8_t* data = segment
     cdef size_t size = len(segment)
     cdef size_t n
     cdef list found = []
     while len(found) < count_max:
-        n = whole(data, size, at)
+        n = whole(data, size, at, salt)
         if n == 0 or load64(data + at + 8) != expected:
             break
         found.append(record_at(segment, data, at))
@@ -137,6 +138,7 @@ cdef struct Search:
     size_t size
     uint64_t lowest      # records outside these numbers are not what is searched for
     uint64_t highest
+    uint32_t salt
     size_t effort_left   # bytes that may still be checksummed
 
 
@@ -149,7 +151,7 @@ cdef bint wanted(Search* search, size_t at) noexcept nogil:
     if sequence < search.lowest or sequence > search.highest or n > search.effort_left:
         return False
     search.effort_left -= n
-    return whole(search.data, search.size, at) != 0
+    return whole(search.data, search.size, at, search.salt) != 0
 
 
 cdef size_t next_sound(Search* search, size_t at) noexcept nogil:
@@ -174,7 +176,8 @@ cdef size_t next_sound(Search* search, size_t at) noexcept nogil:
     return search.size
 
 
-cdef void begin(Search* search, bytes segment, uint64_t lowest, uint64_t highest):
+cdef void begin(Search* search, bytes segment, uint64_t lowest, uint64_t highest, uint32_t salt):
+    search.salt = salt
     search.data = segment
     search.size = len(segment)
     search.lowest = lowest
@@ -182,11 +185,12 @@ cdef void begin(Search* search, bytes segment, uint64_t lowest, uint64_t highest
     search.effort_left = search.size * SEARCH_EFFORT + SEARCH_EFFORT_BYTES_MIN
 
 
-def find_record(bytes segment not None, size_t at, uint64_t lowest, uint64_t highest):
+def find_record(bytes segment not None, size_t at, uint64_t lowest, uint64_t highest,
+                uint32_t salt=0):
     """(offset, sequence) of the next sound record numbered within bounds, or None."""
     cdef Search search
     cdef size_t found
-    begin(&search, segment, lowest, highest)
+    begin(&search, segment, lowest, highest, salt)
     with nogil:
         found = next_sound(&search, at)
     if found >= search.size:
@@ -207,7 +211,8 @@ cdef bint shows_synced(Search* search, size_t at) noexcept nogil:
         at += RECORD_HEADER_BYTES + <size_t>load32(search.data + at + 4)
 
 
-def proves_synced(bytes segment not None, size_t at, uint64_t sequence, uint64_t highest):
+def proves_synced(bytes segment not None, size_t at, uint64_t sequence, uint64_t highest,
+                  uint32_t salt=0):
     """Whether anything from an offset on shows that a record had been synced, or stands there.
 
     A record names how many before it were not yet synced when it was written; all earlier ones
@@ -216,7 +221,7 @@ def proves_synced(bytes segment not None, size_t at, uint64_t sequence, uint64_t
     """
     cdef Search search
     cdef bint shown
-    begin(&search, segment, sequence, highest)
+    begin(&search, segment, sequence, highest, salt)
     with nogil:
         shown = shows_synced(&search, at)
     return shown

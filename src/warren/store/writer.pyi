@@ -1,19 +1,15 @@
-class LogWriter:
+from warren.store.appender import Appender
+
+class LogWriter(Appender):
     directory: str
-    segment_bytes: int
     event_fd: int
+    free_bytes: int
     def __init__(
-        self, directory: str, next_sequence: int = 1, segment_bytes: int = 67108864
+        self,
+        directory: str,
+        next_sequence: int = 1,
+        segment_bytes: int = 67108864,
+        last_segment: int = 0,
+        salt: int = 0,
     ) -> None: ...
-    def append(
-        self, kind: int, payload: bytes, flags: int = 0, queue_id: int = 0, epoch: int = 0
-    ) -> int: ...
-    @property
-    def persisted(self) -> int: ...
-    @property
-    def appended(self) -> int: ...
-    @property
-    def pending_bytes(self) -> int: ...
-    def statistics(self) -> tuple[int, int]: ...
-    def check(self) -> None: ...
     def close(self) -> None: ...

@@ -67,7 +67,7 @@ def running_broker(
             environment = _rabbitmq_environment(directory, configuration, epmd_port)
             command = [_rabbitmq_server()]
         else:
-            environment = dict(os.environ)
+            environment = {**os.environ, "WARREN_DATA_DIR": str(directory / "data")}
             command = [_existing(warren), "serve", "--config", str(configuration)]
         process = subprocess.Popen(
             command,

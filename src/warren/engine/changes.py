@@ -1,0 +1,67 @@
+"""What is told of every change of users, virtual hosts and entities, in the call that makes it.
+
+The verbs of the engine call these methods at the place of the change: additions before they are
+done, so that one which cannot be kept is refused whole; removals while it can still be seen what
+goes with them. `engine.metadata` is one of these; this one keeps nothing, which makes a broker that
+lives in memory only.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from warren.auth.directory import DirectoryChange
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.vhost import VHost
+    from warren.model.policy import Policy
+    from warren.routing.binding import Binding
+    from warren.routing.exchange import Exchange
+
+_NOTHING = nullcontext()
+
+
+class Changes:
+    """See the module's text."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Changes made inside are one: after a crash either all of them are there, or none."""
+        return _NOTHING
+
+    def directory_changed(self, changes: Sequence[DirectoryChange]) -> None:
+        """Users, permissions or limits are about to change."""
+
+    def vhost_set(self, name: str, description: str, tags: Sequence[str]) -> None:
+        """A virtual host is about to be made or described anew."""
+
+    def vhost_removed(self, vhost: VHost) -> None:
+        """A virtual host is about to go, with everything in it."""
+
+    def policy_set(self, policy: Policy, operator: bool) -> None:
+        """A policy is about to be made or replaced."""
+
+    def policy_cleared(self, vhost: VHost, name: str, operator: bool) -> None:
+        """A policy goes."""
+
+    def exchange_added(self, vhost: VHost, exchange: Exchange) -> None:
+        """An exchange is about to be put in place."""
+
+    def exchange_removed(self, vhost: VHost, exchange: Exchange) -> None:
+        """An exchange is about to go, with the bindings it still has."""
+
+    def queue_added(self, queue: AmqpQueue) -> None:
+        """A queue is about to be put in place; nothing can have reached it yet."""
+
+    def queue_removed(self, queue: AmqpQueue) -> None:
+        """A queue is about to go, with the bindings it still has."""
+
+    def binding_added(
+        self, vhost: VHost, exchange: Exchange, binding: Binding, target: Any
+    ) -> None:
+        """A binding is about to be put in place, or was there already."""
+
+    def binding_removed(self, vhost: VHost, binding: Binding) -> None:
+        """A binding goes by itself, not with its exchange or destination."""

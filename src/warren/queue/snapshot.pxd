@@ -1,0 +1,4 @@
+from warren.queue.slots cimport SlotLog
+
+cdef bytes encode_level(SlotLog log, int level, bint clean)
+cdef size_t decode_level(SlotLog log, bytes data, size_t at) except 0

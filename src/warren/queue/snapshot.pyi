@@ -1,0 +1,1 @@
+"""Compiled parts only; see snapshot.pyx."""

@@ -1,0 +1,72 @@
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from warren.model.message cimport Message
+from warren.model.ports cimport JournalPort, QueuePort
+from warren.store.appender cimport Appender
+
+# Kinds of records; as in records.py.
+cdef enum:
+    PUBLISH = 1
+    GONE = 2
+    REQUEUE = 3
+    WATERMARK = 4
+    INDEX = 5
+    METADATA = 7
+    PLACED = 8
+    MOVED = 9
+
+cdef enum:
+    CONTENT_BYTES = 16    # what a message record begins with
+    TARGET_BYTES = 40
+    TARGET_OPENED = 1     # a bit of Target.flags
+
+cdef struct Target:
+    uint32_t queue_id
+    uint32_t flags
+    uint64_t epoch
+    uint64_t index
+    uint64_t slot
+    int64_t wall_ms
+
+cdef struct Segment:
+    uint64_t first_sequence
+    uint64_t size
+    uint64_t live          # how often something in it is needed
+    uint64_t kept          # ... also after a restart
+    uint64_t live_bytes    # of bodies, counted once for each queue
+    bint exists
+
+
+cdef class Journal(JournalPort):
+    cdef readonly Appender log         # None until all that was in it has come back
+    cdef readonly uint32_t salt
+    cdef readonly dict queues          # by id
+    cdef public object read_at         # (segment number, offset, size) -> bytes; raises OSError
+    cdef public object on_unreadable   # (queue, slot, place, count)
+    cdef Target* targets
+    cdef size_t target_count
+    cdef size_t target_room
+    cdef Segment* segments
+    cdef uint32_t segments_from        # number of the first one in the table
+    cdef size_t segments_room
+    cdef readonly uint32_t last_segment
+    cdef public int64_t wall_offset_ms   # wall clock minus the clock that queues use
+    cdef bint pending                  # something was appended in this turn
+    cdef list leaving                  # queues that have something to tell
+    cdef list opening                  # queues that wait for a watermark
+    cdef object waiters                # (mark, action), by mark
+    cdef dict addresses
+    cdef readonly uint64_t appended_bytes
+    cdef readonly uint64_t messages_written
+
+    cdef Segment* segment(self, uint32_t number) noexcept
+    cdef int make_segment(self, uint32_t number) except -1
+    cdef uint64_t seal(self, uint8_t* header, int kind, uint32_t queue_id, uint64_t epoch,
+                       uint32_t length) except 0
+    cdef uint64_t write_message(self, int kind, Message message, Target* targets,
+                                size_t count) except 0
+    cdef uint64_t short_record(self, int kind, QueuePort queue, uint64_t value) except 0
+    cdef Message parse(self, const uint8_t* payload, size_t n)
+
+
+cdef bint content_fits(const uint8_t* payload, size_t n) noexcept

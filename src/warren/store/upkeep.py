@@ -1,0 +1,239 @@
+"""The log's upkeep: checkpoints, deleting segments that nobody needs, compaction.
+
+`tick` is called now and then and does a little each time, so that messages never wait for it. A
+checkpoint goes through these steps: indexes of long backlogs are written to the log; the state is
+taken, all at once; when the log is on the disk up to there, the checkpoint is written aside; then
+what it makes superfluous is deleted. A segment is deleted only when nothing in it was needed at the
+moment the state was taken: the checkpoint does not speak of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from warren.store.checkpoint import (
+    Checkpoint,
+    KnownQueue,
+    KnownSegment,
+    checkpoint_name,
+    list_checkpoints,
+    write_checkpoint,
+)
+from warren.store.compaction import Compaction
+from warren.store.records import Kind, segment_name
+
+if TYPE_CHECKING:
+    from warren.store.files import WritableFiles
+    from warren.store.journal import Journal
+
+#: Chunk indexes written in one tick: some 3 KB each.
+INDEXES_A_TICK = 256
+#: So many chunks of a queue may stand in the checkpoint itself.
+INLINE_CHUNKS_MAX = 32
+
+Done = Callable[[Exception | None], None]
+#: Does something where it holds nobody up, then calls back.
+Aside = Callable[[Callable[[], None], Done], None]
+
+
+def at_once(work: Callable[[], None], done: Done) -> None:
+    """The `Aside` of tests and of a node that is stopping."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - told to the caller
+        done(error)
+    else:
+        done(None)
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """When what is due."""
+
+    #: A checkpoint after so much of the log; bounds what a start must read.
+    checkpoint_bytes: int = 256 * 1024 * 1024
+    #: ... or when so many segments could go.
+    dead_segments: int = 2
+    #: Dead segments go after this many ticks without that, too.
+    patience_ticks: int = 20
+    #: A segment with less than this share needed is compacted ...
+    compact_below: float = 0.25
+    #: ... once so much of the log is of no use.
+    waste_bytes: int = 256 * 1024 * 1024
+
+
+class Upkeep:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        files: WritableFiles,
+        metadata: Callable[[], bytes],
+        settings: UpkeepSettings | None = None,
+        aside: Aside = at_once,
+    ) -> None:
+        self.journal = journal
+        self.files = files
+        self.metadata = metadata
+        self.settings = settings or UpkeepSettings()
+        self.aside = aside
+        #: The first error of a checkpoint's writing; the node must end.
+        self.error: Exception | None = None
+        self.checkpoints = 0
+        self.compacted_segments = 0
+        self.last_sequence = 0
+        self._last_bytes = 0
+        self._idle_ticks = 0
+        self._compaction: Compaction | None = None
+        #: Segments that compaction has been through; what could not be read of them stays.
+        self._passed: set[int] = set()
+        self._steps: Iterator[None] | None = None
+
+    # -- when ---------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do the next little piece of what is due."""
+        if self.error is not None:
+            return
+        if self._steps is not None:
+            self._go_on()
+        elif self._compaction is not None:
+            self._compact()
+        elif self._is_due():
+            self.begin()
+        else:
+            self._choose_victim()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way."""
+        return self._steps is not None or self._compaction is not None
+
+    def _is_due(self) -> bool:
+        grown = self.journal.appended_bytes - self._last_bytes
+        if grown >= self.settings.checkpoint_bytes:
+            return True
+        dead = len(self._dead())
+        self._idle_ticks = self._idle_ticks + 1 if dead else 0
+        return dead >= self.settings.dead_segments or (
+            dead > 0 and self._idle_ticks >= self.settings.patience_ticks
+        )
+
+    def _dead(self) -> list[tuple[int, int]]:
+        """(number, first sequence) of segments that nobody needs; never the newest."""
+        newest = self.journal.log.segment
+        return [
+            (number, first)
+            for number, first, _size, live, _kept, _bytes in self.journal.list_segments()
+            if live == 0 and number != newest
+        ]
+
+    # -- checkpoints --------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start a checkpoint, unless one is under way."""
+        if self._steps is None:
+            self._idle_ticks = 0
+            self._steps = self._checkpoint()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        assert self._steps is not None
+        try:
+            next(self._steps)
+        except StopIteration:
+            self._steps = None
+        except OSError as error:
+            self._steps = None
+            self.error = error
+
+    def _checkpoint(self) -> Iterator[None]:
+        for queue in list(self.journal.queues.values()):
+            while queue.chunk_count > INLINE_CHUNKS_MAX and queue.write_indexes(INDEXES_A_TICK):
+                self.journal.finish_turn()
+                yield
+        checkpoint, doomed = self.take_state(clean=False)
+        while self.journal.persisted < checkpoint.sequence:
+            yield
+        outcome: list[Exception | None] = []
+        self.aside(lambda: self._write(checkpoint, doomed), outcome.append)
+        while not outcome:
+            yield
+        if outcome[0] is not None:
+            self.error = outcome[0]
+            return
+        self._written(doomed)
+
+    def take_state(self, clean: bool) -> tuple[Checkpoint, list[tuple[int, int]]]:
+        """All that the log has said so far, and the segments that are not needed for it."""
+        journal = self.journal
+        journal.finish_turn()
+        if journal.appended == self.last_sequence:
+            # Two checkpoints must not share a name.
+            journal.put(Kind.MARK, b"")
+        sequence = journal.appended
+        queues = [
+            KnownQueue(queue_id, queue.epoch, queue.operations, queue.snapshot(clean))
+            for queue_id, queue in sorted(journal.queues.items())
+        ]
+        doomed = self._dead()
+        for number, _ in doomed:
+            journal.forget_segment(number)
+        segments = [
+            KnownSegment(number, first, size, kept, live_bytes)
+            for number, first, size, _live, kept, live_bytes in journal.list_segments()
+        ]
+        self.last_sequence = sequence
+        self._last_bytes = journal.appended_bytes
+        journal.log.roll()
+        last = journal.last_segment
+        state = Checkpoint(sequence, last, journal.salt, clean, self.metadata(), segments, queues)
+        return state, doomed
+
+    def _write(self, checkpoint: Checkpoint, doomed: list[tuple[int, int]]) -> None:
+        """Runs aside: touches files only."""
+        write_checkpoint(self.files, checkpoint.sequence, checkpoint.encode())
+        mine = checkpoint_name(checkpoint.sequence)
+        # The one before stays, in case a disk spoils the newest.
+        for name in [n for n in list_checkpoints(self.files) if n < mine][1:]:
+            self.files.remove(name)
+        for _, first_sequence in doomed:
+            self.files.remove(segment_name(first_sequence))
+        self.files.sync_names()
+
+    def _written(self, doomed: list[tuple[int, int]]) -> None:
+        self.checkpoints += 1
+        self._passed.difference_update(number for number, _ in doomed)
+
+    def write_now(self, clean: bool) -> None:
+        """The last checkpoint of a node that stops: its log is closed already, all in order."""
+        checkpoint, doomed = self.take_state(clean)
+        self.journal.log.close()
+        self._write(checkpoint, doomed)
+
+    # -- compaction ---------------------------------------------------------------------------------
+
+    def _choose_victim(self) -> None:
+        segments = self.journal.list_segments()
+        newest = self.journal.log.segment
+        waste = sum(size - min(size, used) for _, _, size, _, _, used in segments)
+        if waste < self.settings.waste_bytes:
+            return
+        for number, first, size, live, kept, used in segments:
+            if number == newest or number in self._passed or live != kept or not live:
+                continue
+            if used < size * self.settings.compact_below:
+                self._compaction = Compaction(self.journal, number, first, size)
+                return
+
+    def _compact(self) -> None:
+        assert self._compaction is not None
+        if self._compaction.step():
+            self.journal.finish_turn()
+            return
+        self._passed.add(self._compaction.number)
+        self.compacted_segments += not self._compaction.fault
+        self._compaction = None
