@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from broker_process import StartError
+from broker_process import Kind, StartError
 from campaign import Campaign, Options, Outcome, run_campaign
 from checker import Verdict, check
 from history import History
@@ -34,7 +34,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="configure the broker"
     )
-    parser.add_argument("--forgetful", action="store_true", help="try a broker without a store")
+    parser.add_argument(
+        "--kind", choices=[kind.value for kind in Kind], default="as served", help="which broker"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the data directory in any case")
     parser.add_argument("--check", type=Path, help="only judge the history of an earlier run")
     return parser.parse_args()
@@ -79,7 +81,7 @@ def main() -> int:
         base=base,
         orderly=bool(arguments.stops),
         settings=arguments.set,
-        forgetful=arguments.forgetful,
+        kind=Kind(arguments.kind),
         say=lambda line: print(line, flush=True),
     )
     how = "stops" if options.orderly else "kills"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,17 +21,27 @@ class StartError(Exception):
     """The broker ended by itself instead of getting ready."""
 
 
+class Kind(Enum):
+    """Which broker."""
+
+    AS_SERVED = "as served"
+    #: With checkpoints, compaction and paging all the time.
+    RESTLESS = "restless"
+    #: Without a store; the checker must find that out.
+    FORGETFUL = "forgetful"
+
+
 class BrokerProcess:
     """One data directory, and a process on it from time to time."""
 
     host = "127.0.0.1"
 
     def __init__(
-        self, base: Path, settings: Sequence[str] = (), *, forgetful: bool = False
+        self, base: Path, settings: Sequence[str] = (), kind: Kind = Kind.AS_SERVED
     ) -> None:
-        """With lines for its configuration; a forgetful one keeps everything in memory."""
+        """With lines for its configuration."""
         self.base = base
-        self.forgetful = forgetful
+        self.kind = kind
         self.data = base / "data"
         self.log = base / "broker.log"
         self.config = base / "warren.conf"
@@ -46,14 +57,15 @@ class BrokerProcess:
         """Start the process; the descriptor that tells when it is ready."""
         assert self._process is None
         reading, writing = os.pipe()
-        command = [sys.executable, "-m", "warren"]
-        if self.forgetful:
-            command += ["dev", "--host", self.host, "--port", "0"]
-        else:
-            command += ["serve", "--config", str(self.config)]
+        serve = ["serve", "--config", str(self.config)]
+        arguments = {
+            Kind.AS_SERVED: ["-m", "warren", *serve],
+            Kind.RESTLESS: [str(Path(__file__).with_name("restless_serve.py")), *serve],
+            Kind.FORGETFUL: ["-m", "warren", "dev", "--host", self.host, "--port", "0"],
+        }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--ready-fd", str(writing)],
+                [sys.executable, *arguments[self.kind], "--ready-fd", str(writing)],
                 env={**os.environ, "WARREN_DATA_DIR": str(self.data)},
                 pass_fds=[writing],
                 stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 from async_client import AsyncClient, LostError, RefusedError
-from broker_process import BrokerProcess, StartError
+from broker_process import BrokerProcess, Kind, StartError
 from checker import Verdict, check
 from history import History
 from publishers import PLANS, Publisher
@@ -69,8 +69,7 @@ class Options:
     orderly: bool = False
     #: Lines for the broker's configuration.
     settings: Sequence[str] = ()
-    #: A broker without a store, which the checker must find out.
-    forgetful: bool = False
+    kind: Kind = Kind.AS_SERVED
     say: Callable[[str], None] = print
 
 
@@ -96,7 +95,7 @@ class Campaign:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.broker = BrokerProcess(options.base, options.settings, forgetful=options.forgetful)
+        self.broker = BrokerProcess(options.base, options.settings, options.kind)
         self.history = History(
             single_reader=SINGLE_READER, dead_letters=DEAD_LETTERS, orderly=options.orderly
         )
