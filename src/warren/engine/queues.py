@@ -71,6 +71,9 @@ def add_queue(
     governing = engine.find_governing(vhost, name, declaration.arguments)
     queue = AmqpQueue(name, vhost, engine.effects, declaration, owner, governing.effective)
     engine.metadata.queue_added(queue)
+    if engine.journal is not None and not queue.durable:
+        # Nothing of it is kept, but what it holds can be paged out.
+        queue.attach(engine.journal)
     engine.govern_queue(queue, governing)
     vhost.queues[name] = queue
     vhost.forget_queue_route(name)

@@ -67,6 +67,7 @@ cdef class JournalPort:
     cdef readonly uint64_t commit_mark   # the record of the newest publish
     cdef public uint64_t resident_bytes  # of messages in queues that are in memory
     cdef readonly list confirming        # channels with confirms that wait for the disk
+    cdef readonly bint replaying         # queues are being filled from the log: none may act
     cdef readonly bint behind            # the disk does not keep up: publishers should hold back
     cdef readonly bint staged            # queues have staged a message that is not committed yet
     cdef int stage(self, QueuePort queue, uint64_t slot, int64_t expires_ms,

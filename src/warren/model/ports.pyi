@@ -23,6 +23,7 @@ class JournalPort:
     commit_mark: int
     resident_bytes: int
     confirming: list[Any]
+    replaying: bool
     behind: bool
     staged: bool
 

@@ -19,6 +19,18 @@ def memory_bytes(settings: MemorySettings) -> int:
     return settings.total_override_bytes or total_memory_bytes()
 
 
+def limit_bytes(settings: MemorySettings) -> int:
+    """How much memory the process may take before publishers are stopped."""
+    return settings.high_watermark_bytes or int(
+        memory_bytes(settings) * settings.high_watermark_ratio
+    )
+
+
+def message_budget(settings: MemorySettings) -> int:
+    """How much of it messages may take before they are paged out."""
+    return int(limit_bytes(settings) * settings.paging_ratio)
+
+
 class MemoryWatch:
     """Looks every quarter of a second."""
 
@@ -28,9 +40,7 @@ class MemoryWatch:
         self._engine = engine
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self.limit_bytes = settings.high_watermark_bytes or int(
-            memory_bytes(settings) * settings.high_watermark_ratio
-        )
+        self.limit_bytes = limit_bytes(settings)
 
     def start(self) -> None:
         self._timer = self._loop.call_later(INTERVAL_S, self._look)

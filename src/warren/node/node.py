@@ -24,8 +24,9 @@ from warren.node.definitions import DefinitionsError, load_definitions
 from warren.node.disk import DiskWatch
 from warren.node.errors import StartError, listen_error
 from warren.node.failure import Failure
-from warren.node.memory import MemoryWatch, memory_bytes
+from warren.node.memory import MemoryWatch, memory_bytes, message_budget
 from warren.node.settings import credential_validator, engine_settings, node_name
+from warren.node.store import NodeStore
 from warren.node.vhost_defaults import VHostDefaults
 from warren.telemetry.log import logger
 
@@ -78,7 +79,12 @@ class Node:
         self._loop: asyncio.AbstractEventLoop | None = None
         VHostDefaults(settings, self.engine).attach()
         #: Has put back what an earlier run left, and keeps what changes; None: nothing is kept.
-        self.keeper = restore(self.engine) if restore is not None else None
+        self.store: NodeStore | None = None
+        if data_dir is not None:
+            self.store = NodeStore(data_dir, self.engine, message_budget(settings.memory))
+            self.keeper: MetadataKeeper | None = self.store.keeper
+        else:
+            self.keeper = restore(self.engine) if restore is not None else None
         try:
             self._make_content()
         except DefinitionsError as error:
@@ -135,6 +141,8 @@ class Node:
             limit = self.settings.disk.limit_bytes(memory_bytes(self.settings.memory))
             self.disk = DiskWatch(self.engine, self.data_dir, limit, self._loop)
             self.disk.start()
+        if self.store is not None:
+            self.store.start(self._loop, self.in_turn, self.failure, self.disk)
         self.engine.watch_timeouts()
 
     def _open_listeners(self, hub: Hub) -> None:
@@ -240,6 +248,11 @@ class Node:
         for link in list(self._hub.links):
             link.lost()
         self._stop_watches()
+        if self.store is not None and self.failure.error is None:
+            try:
+                await self.store.stop()
+            except OSError as error:
+                self.failure.set(error)
 
     def abandon(self) -> None:
         """Take nothing more from anybody, and say nothing: the node cannot go on."""

@@ -1,10 +1,10 @@
 """Moves messages between memory and the log: a backlog is bounded by the disk.
 
 Three things can happen to a chunk of slots that nobody needs soon. Its messages are *paged out*:
-each slot keeps the message's place. Its slots are *indexed*: written to the log as one record, which
-a checkpoint can point to. And, when both is on the disk, it is *spilled*: only its header stays, less
-than a byte a message. Coming back, the slots are loaded when the chunk comes to the head of the
-queue, and its messages with one read where they stand together.
+each slot keeps the message's place. Its slots are *indexed*: written to the log as one record,
+which a checkpoint can point to. And, when both is on the disk, it is *spilled*: only its header
+stays, less than a byte a message. Coming back, the slots are loaded when the chunk comes to the
+head of the queue, and its messages with one read where they stand together.
 
 A slot in an index record: position in the chunk (1), flags (1), returns (2), body length (4),
 place (8), wall-clock time of expiry in ms (8).
@@ -12,7 +12,7 @@ place (8), wall-clock time of expiry in ms (8).
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -200,7 +200,7 @@ cdef uint64_t evict_range(SlotLog log, QueuePort queue, uint64_t start, uint64_t
 
 
 cdef int page_out(SlotLog log, QueuePort queue, uint64_t keep) except -1:
-    """Memory is short: messages that are out, and all but the first `keep` ready ones, are paged."""
+    """Memory is short: what is out and all but the first `keep` ready messages are paged out."""
     cdef uint64_t start = log.first_number * CHUNK_SLOTS
     cdef int64_t head = log.first_ready()
     cdef uint64_t end = log.next_position if head < 0 else <uint64_t>head

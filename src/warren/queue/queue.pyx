@@ -68,6 +68,8 @@ cdef class Queue(Backlog):
         self.delivery_limit = delivery_limit
         self.dead_letters = dead_letters
         self.limited = max_length >= 0 or max_bytes >= 0
+        if self.journal is not None and self.journal.replaying:
+            return
         self.enforce_limits()
         if self.may_expire:
             self.drop_expired(now_ms)

@@ -153,7 +153,7 @@ cdef class Channel:
         self.engine = engine
         self.outlet = outlet
         self.number = number
-        self.journal = engine.journal
+        self.journal = None if engine is None else engine.journal
         self.max_message_bytes = min(max_message_bytes, <uint64_t>MESSAGE_BYTES_MAX)
         self.books = {}
         self.deliveries = Deliveries()

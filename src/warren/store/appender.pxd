@@ -44,7 +44,6 @@ cdef class Appender:
     # the appending side's own
     cdef readonly uint32_t segment     # number of the segment that records are appended to
     cdef size_t segment_end            # where its next record goes; 0: the next one opens another
-    cdef list firsts                   # (segment, first sequence) of segments opened since last asked
     # shared with the writing side, under the mutex
     cdef Batch filling                 # what is appended now
     cdef uint64_t next_sequence

@@ -36,7 +36,6 @@ cdef class Appender:
         pthread_mutex_init(&self.mutex, NULL)
         pthread_cond_init(&self.filled, NULL)
         self.has_mutex = True
-        self.firsts = []
 
     def begin(self, uint64_t next_sequence, size_t segment_bytes, uint32_t last_segment,
               uint32_t salt):
@@ -105,8 +104,6 @@ cdef class Appender:
         self.next_sequence = sequence + 1
         self.filling.length += size
         pthread_mutex_unlock(&self.mutex)
-        if opens:
-            self.firsts.append((self.segment, sequence))
         return sequence
 
     cdef int wake(self) except -1:
@@ -141,11 +138,6 @@ cdef class Appender:
     def roll(self):
         """The next record begins a new segment."""
         self.segment_end = 0
-
-    def take_firsts(self):
-        """(segment, first sequence) of the segments opened since this was last asked."""
-        taken, self.firsts = self.firsts, []
-        return taken
 
     @property
     def persisted(self):
@@ -187,6 +179,10 @@ cdef class Appender:
         """Raises OSError when a write or sync has failed."""
         if self.error:
             raise OSError(self.error, os.strerror(self.error), self.where)
+
+    def close(self):
+        """Write and sync what has gathered, then end. Raises as `check` does."""
+        raise NotImplementedError
 
     # -- for the writing half ----------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Checkpoints: all that the log said up to a record, so that a start need not read it again.
 
-A checkpoint is one file, `%016x.checkpoint`, named after the newest record it covers. It is written
-and synced before anything it makes superfluous is deleted, so there is always one to start from. The
-layout is in docs/internals/wal-format.md.
+A checkpoint is one file, `%016x.checkpoint`, named after the newest record it covers. It is
+written and synced before anything it makes superfluous is deleted, so there is always one to start
+from. The layout is in docs/internals/wal-format.md.
 """
 
 from __future__ import annotations
@@ -108,9 +108,10 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
             checkpoint.segments.append(KnownSegment(*_SEGMENT.unpack_from(body, at)))
             at += _SEGMENT.size
         for _ in range(queues):
-            *known, size = _QUEUE.unpack_from(body, at)
+            queue_id, epoch, operations, size = _QUEUE.unpack_from(body, at)
             at += _QUEUE.size
-            checkpoint.queues.append(KnownQueue(*known, body[at : at + size]))
+            snapshot = body[at : at + size]
+            checkpoint.queues.append(KnownQueue(queue_id, epoch, operations, snapshot))
             at += size
     except struct.error as error:
         raise CheckpointError("it is cut short") from error

@@ -65,7 +65,7 @@ class FaultyDisk:
         #: The directory as it is on the platter.
         self._durable_names: dict[str, _File] = {}
 
-    # -- reading -----------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
         """All file names, sorted."""
@@ -83,7 +83,7 @@ class FaultyDisk:
         """Up to `size` bytes of a file from an offset on."""
         return bytes(self._file(name).data[at : at + size])
 
-    # -- changing ----------------------------------------------------------------------------------
+    # -- changing ---------------------------------------------------------------------------------
 
     def create(self, name: str) -> None:
         """Create an empty file; durable after `sync_names`."""
@@ -152,7 +152,7 @@ class FaultyDisk:
             raise OSError(errno.EIO, "sync failed", "directory")
         self._durable_names = dict(self._files)
 
-    # -- faults from outside -----------------------------------------------------------------------
+    # -- faults from outside ----------------------------------------------------------------------
 
     def cut_power(self) -> None:
         """Leave what a power cut would: all that was synced, and anything of the rest."""
@@ -184,7 +184,7 @@ class FaultyDisk:
         del file.durable[size:]
         file.dirty = {sector for sector in file.dirty if sector * SECTOR_BYTES < size}
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- inside -----------------------------------------------------------------------------------
 
     def _file(self, name: str) -> _File:
         try:

@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memset
 from warren.model.message cimport Address, Message
 from warren.model.ports cimport JournalPort, QueuePort, Run
 from warren.store.appender cimport (
-    RECORD_HEADER_BYTES, Appender, load32, load64, pthread_mutex_lock, pthread_mutex_unlock,
+    RECORD_HEADER_BYTES, Appender, load32, pthread_mutex_lock, pthread_mutex_unlock,
     store32, store64,
 )
 from warren.store.scanner cimport whole
@@ -52,6 +52,7 @@ cdef class Journal(JournalPort):
     def __init__(self, int64_t wall_offset_ms=0, uint32_t first_segment=1, uint32_t salt=0):
         """`first_segment` is the lowest number of a segment that there is, or will be."""
         self.salt = salt
+        self.replaying = True
         self.queues = {}
         self.leaving = []
         self.opening = []
@@ -64,6 +65,7 @@ cdef class Journal(JournalPort):
     def start(self, Appender log not None):
         """All that was in the log has come back: from now on it is written to."""
         self.log = log
+        self.replaying = False
         self.advance()
 
     def __dealloc__(self):

@@ -61,7 +61,7 @@ class Recovery:
     def _read_at(self, number: int, at: int, size: int) -> bytes:
         return self.files.read_at(segment_name(self.journal.segment_first(number)), at, size)
 
-    # -- what there is ------------------------------------------------------------------------------
+    # -- what there is -----------------------------------------------------------------------------
 
     def _newest_checkpoint(self) -> Checkpoint | None:
         """The newest one that is sound; others are named."""
@@ -75,7 +75,7 @@ class Recovery:
         return None
 
     def _list_segments(self) -> dict[int, KnownSegment]:
-        """By number. Where a header cannot be read, the checkpoint or the order knows the number."""
+        """By number. Where a header cannot be read, the checkpoint or the order knows it."""
         known = {s.first_sequence: s for s in self.checkpoint.segments} if self.checkpoint else {}
         found: dict[int, KnownSegment] = {}
         before = 0
@@ -106,7 +106,7 @@ class Recovery:
                 return header.salt
         return fresh_salt
 
-    # -- coming back --------------------------------------------------------------------------------
+    # -- coming back -------------------------------------------------------------------------------
 
     def run(self, load: Callable[[bytes], None], apply: Callable[[bytes], None]) -> None:
         """Fill the queues; `load` and `apply` take the checkpoint's metadata and later changes.
@@ -155,7 +155,7 @@ class Recovery:
             replay.take(records, numbers[name])
         return found
 
-    # -- the verdict --------------------------------------------------------------------------------
+    # -- the verdict -------------------------------------------------------------------------------
 
     def _report_scan(self, found: Scan) -> None:
         torn = found.torn_tail

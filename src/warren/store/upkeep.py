@@ -92,7 +92,7 @@ class Upkeep:
         self._passed: set[int] = set()
         self._steps: Iterator[None] | None = None
 
-    # -- when ---------------------------------------------------------------------------------------
+    # -- when --------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Do the next little piece of what is due."""
@@ -131,7 +131,7 @@ class Upkeep:
             if live == 0 and number != newest
         ]
 
-    # -- checkpoints --------------------------------------------------------------------------------
+    # -- checkpoints -------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start a checkpoint, unless one is under way."""
@@ -214,7 +214,7 @@ class Upkeep:
         self.journal.log.close()
         self._write(checkpoint, doomed)
 
-    # -- compaction ---------------------------------------------------------------------------------
+    # -- compaction --------------------------------------------------------------------------------
 
     def _choose_victim(self) -> None:
         segments = self.journal.list_segments()

@@ -1,0 +1,279 @@
+"""The node's store: brings the engine back at the start, then keeps the log going beside the loop.
+
+The log's thread rings a descriptor whenever it has synced something: then confirms, answers and
+deliveries that waited go on. Beside that a timer drives the upkeep, and pages messages out
+when they take more memory than they may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from warren.engine.metadata import MetadataKeeper
+from warren.node.errors import StartError
+from warren.store.checkpoint import UnknownCheckpointError
+from warren.store.files import RealFiles
+from warren.store.records import Kind, segment_name
+from warren.store.recovery import Recovery, blame
+from warren.store.salvage import SalvageDirectory
+from warren.store.scan import UnknownFormatError
+from warren.store.upkeep import Done, Upkeep, UpkeepSettings
+from warren.store.writer import LogWriter
+from warren.telemetry.log import logger
+
+if TYPE_CHECKING:
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.engine import Engine
+    from warren.node.disk import DiskWatch
+    from warren.node.failure import Failure
+
+#: How often the upkeep gets its turn, in seconds.
+TICK_S = 0.05
+#: Bytes put aside around a message that cannot be read.
+UNREADABLE_BYTES = 4096
+#: A share of the budget stays for what consumers will ask for next.
+HEAD_SHARE = 0.25
+MESSAGE_OVERHEAD_BYTES = 160
+#: The longest a stopping node waits for a checkpoint that is under way, in seconds.
+STOP_PATIENCE_S = 30.0
+
+
+class NodeStore:
+    """`__init__` recovers; `start` inside the event loop; `stop` writes the last checkpoint."""
+
+    def __init__(
+        self,
+        path: Path,
+        engine: Engine,
+        budget_bytes: int,
+        upkeep: UpkeepSettings | None = None,
+    ) -> None:
+        """Raises StartError when the directory holds what this version cannot read."""
+        self.path = path
+        self.engine = engine
+        #: What messages may take of memory.
+        self.budget_bytes = budget_bytes
+        self.log = logger("store")
+        began_s = time.monotonic()
+        log_path = str(path / "log")
+        self.files = RealFiles(log_path)
+        self.salvage = SalvageDirectory(str(path / "salvage"))
+        wall_offset_ms = time.time_ns() // 1_000_000 - engine.clock.now_ms()
+        self.keeper = MetadataKeeper(engine, self._append_metadata)
+        self.keeper.on_queue = self._enrol
+        self.keeper.on_queue_gone = self._strike_off
+        try:
+            recovery = Recovery(self.files, wall_offset_ms, secrets.randbits(32), self.salvage)
+            self.journal = engine.journal = recovery.journal
+            recovery.run(self._load, self.keeper.apply)
+            writer = LogWriter(
+                log_path,
+                recovery.next_sequence,
+                last_segment=recovery.last_segment,
+                salt=self.journal.salt,
+            )
+        except (UnknownFormatError, UnknownCheckpointError) as error:
+            raise StartError(f"{path}: {error}. It is left as it is") from error
+        except OSError as error:
+            raise StartError(f"the log in {path} cannot be read: {error}") from error
+        self.writer = writer
+        self.journal.start(writer)
+        self.journal.on_unreadable = self._unreadable
+        self.keeper.attach()
+        self.upkeep = Upkeep(
+            self.journal, self.files, self.keeper.snapshot, upkeep, aside=self._aside
+        )
+        self.recovered_s = time.monotonic() - began_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_turn: Callable[[Callable[[], None]], None] | None = None
+        self._failure: Failure | None = None
+        self._disk: DiskWatch | None = None
+        self._report(recovery)
+        self._damaged = bool(recovery.damages)
+
+    # -- coming back -------------------------------------------------------------------------------
+
+    def _load(self, snapshot: bytes) -> None:
+        try:
+            self.keeper.load(snapshot)
+        except ValueError as error:
+            for problem in str(error).splitlines():
+                self.log.error("the checkpoint: %s", problem)
+
+    def _report(self, recovery: Recovery) -> None:
+        for note in recovery.notes:
+            self.log.warning(note)
+        for damage in recovery.damages:
+            self.log.error(damage)
+        if recovery.damages:
+            self.log.error(
+                "the log was damaged; what is sound is served, what could be saved of the rest "
+                "is in %s",
+                self.salvage.path,
+            )
+        queues = self.journal.queues.values()
+        for queue in queues:
+            if queue.damage:
+                self.engine.emit(
+                    "queue.damaged", vhost=queue.vhost.name, name=queue.name, what=queue.damage
+                )
+        self.log.info(
+            "recovered %d queues with %d messages in %.2f s; %d records read",
+            len(queues),
+            sum(queue.ready for queue in queues),
+            self.recovered_s,
+            recovery.records,
+        )
+
+    def _append_metadata(self, payload: bytes) -> None:
+        self.journal.put(Kind.METADATA, payload)
+
+    def _enrol(self, queue: AmqpQueue) -> None:
+        self.journal.queues[queue.queue_id] = queue
+        queue.attach(self.journal)
+
+    def _strike_off(self, queue: AmqpQueue) -> None:
+        self.journal.queues.pop(queue.queue_id, None)
+        queue.detach()
+
+    # -- at work -----------------------------------------------------------------------------------
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        in_turn: Callable[[Callable[[], None]], None],
+        failure: Failure,
+        disk: DiskWatch | None,
+    ) -> None:
+        """Join the loop."""
+        self._loop = loop
+        self._in_turn = in_turn
+        self._failure = failure
+        self._disk = disk
+        loop.add_reader(self.writer.event_fd, self._on_persisted)
+        in_turn(self._catch_up)
+        if self._damaged:
+            # A checkpoint leaves the damage behind: the next start need not stumble over it again.
+            self.upkeep.begin()
+        self._timer = loop.call_later(TICK_S, self._tick)
+
+    def _catch_up(self) -> None:
+        """What happened while the node was down: times to live ran out, limits were set."""
+        now_ms = self.engine.clock.now_ms()
+        for vhost in list(self.engine.vhosts.values()):
+            for queue in list(vhost.queues.values()):
+                if queue.ready:
+                    governing = self.engine.find_governing(
+                        vhost, queue.name, queue.declaration.arguments
+                    )
+                    self.engine.govern_queue(queue, governing)
+                    queue.expire(now_ms)
+
+    def _on_persisted(self) -> None:
+        os.eventfd_read(self.writer.event_fd)
+        assert self._in_turn is not None
+        if self._disk is not None:
+            self._disk.note_free_bytes(self.writer.free_bytes)
+        try:
+            self._in_turn(self._moved_on)
+        except OSError as error:
+            self._fail(error)
+
+    def _moved_on(self) -> None:
+        self.journal.moved_on(self.engine.turn.now_ms)
+        if self.journal.resident_bytes > self.budget_bytes:
+            self._page_out()
+
+    def _tick(self) -> None:
+        assert self._in_turn is not None
+        assert self._loop is not None
+        try:
+            self._in_turn(self._keep_up)
+        except OSError as error:
+            self._fail(error)
+            return
+        if self.upkeep.error is not None:
+            self._fail(self.upkeep.error)
+            return
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    def _keep_up(self) -> None:
+        self.journal.advance()
+        self.upkeep.tick()
+        if self.journal.resident_bytes > self.budget_bytes:
+            self._page_out()
+
+    def _page_out(self) -> None:
+        """Only what consumers ask for next stays in memory, so much for each queue."""
+        queues = [
+            queue
+            for vhost in self.engine.vhosts.values()
+            for queue in vhost.queues.values()
+            if queue.ready or queue.unacked
+        ]
+        share = self.budget_bytes * HEAD_SHARE / max(1, len(queues))
+        for queue in queues:
+            average = queue.total_bytes // (queue.ready + queue.unacked) + MESSAGE_OVERHEAD_BYTES
+            queue.page_out(int(share / average))
+
+    def _aside(self, work: Callable[[], None], done: Done) -> None:
+        assert self._loop is not None
+        future = self._loop.run_in_executor(None, work)
+
+        def tell(finished: asyncio.Future[None]) -> None:
+            error = None if finished.cancelled() else finished.exception()
+            done(error if isinstance(error, Exception) else None)
+
+        future.add_done_callback(tell)
+
+    def _fail(self, error: Exception) -> None:
+        assert self._failure is not None
+        self._leave_loop()
+        self._failure.set(error)
+
+    def _unreadable(self, queue: Any, _slot: int, place: int, count: int) -> None:
+        """A message in the log cannot be read back: its queue says so, its bytes are put aside."""
+        name = segment_name(self.journal.segment_first(place >> 32))
+        offset = place & 0xFFFFFFFF
+        what = f"{count} message{'s' * (count > 1)} at {name}:{offset} cannot be read"
+        blame(queue, what)
+        self.log.error("queue '%s' in vhost '%s': %s", queue.name, queue.vhost.name, what)
+        self.engine.emit("queue.damaged", vhost=queue.vhost.name, name=queue.name, what=what)
+        try:
+            data = self.files.read_at(name, offset, UNREADABLE_BYTES)
+            self.salvage.keep(name, offset, data, what)
+        except OSError as error:
+            self.log.error("%s could not be put aside: %s", name, error.strerror)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Write and sync everything, and a checkpoint of it. Raises OSError."""
+        deadline_s = time.monotonic() + STOP_PATIENCE_S
+        while self.upkeep.is_busy and time.monotonic() < deadline_s:
+            await asyncio.sleep(0.01)
+            self.journal.advance()
+            self.upkeep.tick()
+        self._leave_loop()
+        self.upkeep.write_now(clean=True)
+        self.close()
+
+    def _leave_loop(self) -> None:
+        if self._loop is not None and self.writer.event_fd >= 0:
+            self._loop.remove_reader(self.writer.event_fd)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def close(self) -> None:
+        """Let go of the files; what was appended is on the disk."""
+        self.writer.close()
+        self.files.close()
+        # Queues and journal hold each other.
+        self.journal.queues.clear()
