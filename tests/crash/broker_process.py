@@ -139,6 +139,10 @@ class BrokerProcess:
         self._process = None
         return code
 
+    def segments(self) -> list[Path]:
+        """The files of its log, in order."""
+        return sorted((self.data / "log").glob("*.wal"))
+
     def last_words(self) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-3000:]
