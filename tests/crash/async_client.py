@@ -115,8 +115,11 @@ class AsyncChannel:
             self.fail(RefusedError(values["reply_code"], values["reply_text"]))
         elif name == "basic.cancel":
             self.fail(RefusedError(0, f"consumer {values['consumer_tag']} cancelled"))
-        else:
+        elif self._calls:
             self._answer(None if name == "basic.get-empty" else values)
+        elif self.closed is None:
+            raise AssertionError(f"{name} answers nothing")
+        # Else the broker had closed the channel or the connection, and this came behind that.
 
     def take_header(self, payload: bytes) -> None:
         content = self._content

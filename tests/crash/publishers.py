@@ -95,7 +95,7 @@ class Publisher:
                 await confirms.fewer_than(self._plan.window)
                 await channel.client.writable()
                 confirms.add(self._publish(channel))
-            await self._rest()
+            await self._rest(channel.client)
         await confirms.fewer_than(1)
 
     async def _in_transactions(self, channel: AsyncChannel) -> None:
@@ -111,12 +111,13 @@ class Publisher:
             await channel.call("tx.commit")
             for message in batch:
                 message.confirmed = True
-            await self._rest()
+            await self._rest(channel.client)
 
-    async def _rest(self) -> None:
+    async def _rest(self, client: AsyncClient) -> None:
         await asyncio.sleep(self._rng.uniform(0.002, 0.03))
         while self._history.backlog > BACKLOG_MAX and not self.stopping:
             await asyncio.sleep(0.02)
+            await client.writable()
 
     def _publish(self, channel: AsyncChannel, held: bool = False) -> Message:
         exchange, key, queues = self._rng.choice(self._plan.targets)

@@ -14,6 +14,7 @@ from warren.node import node, store
 from warren.node.cli import main
 from warren.node.store import NodeStore
 from warren.store.upkeep import UpkeepSettings
+from warren.store.writer import LogWriter
 
 SEGMENT_BYTES = 256 * 1024
 BUDGET_BYTES = 1024 * 1024
@@ -33,7 +34,7 @@ class RestlessStore(NodeStore):
 
 
 if __name__ == "__main__":
-    small = partial(store.LogWriter, segment_bytes=SEGMENT_BYTES)
+    small = partial(LogWriter, segment_bytes=SEGMENT_BYTES)
     for module, name, value in (
         (store, "TICK_S", 0.004),
         (store, "LogWriter", small),
