@@ -6,8 +6,10 @@ SOURCES := setup.py pyproject.toml $(shell find src -name '*.pyx' -o -name '*.px
 # make bench BENCH=--quick, make suites SUITES="--suite kombu"
 BENCH ?=
 SUITES ?=
+# make crash CRASH="--kills 200 --seed 7 --out crash.json", CRASH="--stops 50"
+CRASH ?=
 
-.PHONY: run test check lint types layers bench suites clean
+.PHONY: run test check lint types layers bench suites crash clean
 
 run: $(VENV)/.built
 	$(BIN)/warren dev
@@ -37,6 +39,10 @@ bench: $(VENV)/.built
 # Other people's client suites against Warren; downloads them.
 suites: $(VENV)/.built
 	$(BIN)/python tests/suites/run.py --broker warren $(SUITES)
+
+# The broker killed again and again under load; what it had confirmed must come back.
+crash: $(VENV)/.built
+	$(BIN)/python tests/crash $(CRASH)
 
 $(VENV)/.installed: requirements/dev.txt
 	@command -v $(PYTHON) >/dev/null || { \

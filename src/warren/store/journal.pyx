@@ -134,6 +134,12 @@ cdef class Journal(JournalPort):
         if segment is not NULL:
             memset(segment, 0, sizeof(Segment))
 
+    def cut_segment(self, uint32_t number, uint64_t size):
+        """What a segment had behind its last record was cut off."""
+        cdef Segment* segment = self.segment(number)
+        if segment is not NULL:
+            segment.size = size
+
     cdef void release(self, uint64_t place, uint32_t size, bint kept) noexcept:
         cdef Segment* segment = self.segment(<uint32_t>(place >> 32))
         if segment is NULL or segment.live == 0:
