@@ -59,7 +59,11 @@ class QueueSnapshot:
 
 
 class Broker:
-    """See the module's text. `config` takes keys of rabbitmq.conf, `definitions` an export."""
+    """See the module's text. `config` takes keys of rabbitmq.conf, `definitions` an export.
+
+    With a `data_dir` durable queues and their persistent messages outlive the broker; without one
+    all is in memory.
+    """
 
     host = "127.0.0.1"
 
@@ -69,10 +73,12 @@ class Broker:
         *,
         config: Mapping[str, object] | None = None,
         definitions: Path | str | Mapping[str, object] | None = None,
+        data_dir: Path | str | None = None,
     ) -> None:
         self.port = port
         self._config = dict(config or {})
         self._definitions = definitions
+        self._data_dir = None if data_dir is None else Path(data_dir)
         self._thread: NodeThread | None = None
 
     # -- its life ----------------------------------------------------------------------------------
@@ -81,7 +87,7 @@ class Broker:
         """Returns when clients can connect. Raises StartError, ConfigError or DefinitionsError."""
         if self._thread is not None:
             raise RuntimeError("the broker is running already")
-        thread = NodeThread(self._settings())
+        thread = NodeThread(self._settings(), self._data_dir)
         self.port = thread.start().port
         self._thread = thread
         try:
@@ -110,8 +116,14 @@ class Broker:
         """What a restart is to clients: connections break, the port refuses, then takes them again.
 
         Durable queues and exchanges stay, with the messages in them; all else is gone, and what
-        was not acknowledged is delivered again.
+        was not acknowledged is delivered again. With a `data_dir` it is a real restart: the node
+        stops and another comes back from the disk, without transient messages.
         """
+        if self._data_dir is not None:
+            self.stop()
+            time.sleep(down_s)
+            self.start()
+            return
         self.call(_cut)
         time.sleep(down_s)
         self.call(lambda node: node.reopen())
