@@ -134,7 +134,7 @@ def lost_dead_letters(history: History, places: Places) -> Iterator[Problem]:
                 continue
             if not there:
                 yield Problem("lost", f"{_shown(message, source)}, rejected, not in {target}")
-            elif there[-1][1].settled != ACK and (certain or there[-1][1].life == history.life):
+            elif not _settled(there) and (certain or there[-1][1].life == history.life):
                 yield Problem("lost", f"{_shown(message, target)}, gone after: {_story(there)}")
 
 

@@ -244,6 +244,18 @@ def test_dead_letters() -> None:
     assert kinds(history) == {"phantom"}, "dead-lettered, but not rejected"
 
 
+def test_two_readers_of_one_life_have_no_order() -> None:
+    """A channel closes with a delivery unsettled; the other reader's socket is read first."""
+    for queue in ("w", "d"):
+        history = sound()
+        history.publish(message(21, life=2, queues=("w",)))
+        if queue == "d":
+            history.settle(deliver(history, "p.2.21", "w"), REJECT)
+        read(history, "p.2.21", queue, flagged=True)
+        history.deliver(queue, "p.2.21", False, 1021, f"{queue}#1.2")
+        assert kinds(history) == set(), queue
+
+
 @pytest.mark.parametrize(
     ("steps", "wrong"),
     [
