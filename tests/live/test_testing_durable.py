@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pika
@@ -56,6 +57,37 @@ def test_times_to_live_go_on_while_the_broker_is_down(tmp_path: Path) -> None:
         channel = open_channel(broker)
         assert channel.basic_get("q", auto_ack=True)[2] == b"long"
         assert channel.basic_get("dead", auto_ack=True)[2] == b"brief"
+
+
+def test_what_waits_in_a_delayed_exchange_comes_back_with_its_time(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        channel = open_channel(broker)
+        channel.exchange_declare(
+            "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "topic"}
+        )
+        channel.queue_declare("q", durable=True)
+        channel.queue_bind("q", "later", "#")
+        channel.confirm_delivery()
+        for delay_ms in (2500, 800, 100):
+            headers = {"x-delay": delay_ms, "CC": ["other"]}
+            persistent = pika.BasicProperties(delivery_mode=2, headers=headers)
+            channel.basic_publish("later", "k", b"%d" % delay_ms, persistent)
+        transient = pika.BasicProperties(headers={"x-delay": 900})
+        channel.basic_publish("later", "k", b"transient", transient)
+        began_s = time.monotonic()
+        broker.restart(down_s=0.2)
+        channel = open_channel(broker)
+        arrived = {}
+        while len(arrived) < 3 and time.monotonic() < began_s + 10:
+            method, _, body = channel.basic_get("q", auto_ack=True)
+            if method is not None:
+                arrived[body] = time.monotonic() - began_s
+            time.sleep(0.01)
+        assert list(arrived) == [b"100", b"800", b"2500"]
+        assert arrived[b"2500"] >= 2.4
+        assert broker.call(lambda node: node.engine.delayed_messages) == 0
+        channel.exchange_delete("later")
+        assert broker.call(lambda node: len(node.store.journal.queues)) == 1
 
 
 def test_one_broker_at_a_time_has_a_directory(tmp_path: Path) -> None:

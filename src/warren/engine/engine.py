@@ -36,7 +36,6 @@ from warren.model.ports import TurnClock
 
 if TYPE_CHECKING:
     from warren.auth.permissions import Access, ResourceKind
-    from warren.base.timers import Timer
     from warren.engine.amqp_queue import AmqpQueue
     from warren.routing.exchange import Exchange
     from warren.session.channel import Channel, Consumer
@@ -108,8 +107,8 @@ class Engine:
         self.alarms: set[str] = set()
         #: What is written to disk goes through here; None: nothing is.
         self.journal: Journal | None = None
-        #: Delayed exchange -> the timers of the messages it keeps.
-        self.delayed: dict[Exchange, set[Timer]] = {}
+        #: Delayed exchange -> the messages that wait in it.
+        self.delayed: dict[Exchange, delaying.WaitingRoom] = {}
         self.unroutable_dropped = 0
         #: Told of everything that happens to entities: (event name, details).
         self.listeners: list[Listener] = []
@@ -147,6 +146,8 @@ class Engine:
     check_properties = publishing.check_properties
     delay = delaying.delay
     drop_delayed = delaying.drop_delayed
+    waiting_room = delaying.waiting_room
+    resume_delayed = delaying.resume_delayed
     trace_publish = trace.trace_publish
     trace_delivery = trace.trace_delivery
     set_tracing = trace.set_tracing
@@ -237,7 +238,7 @@ class Engine:
     @property
     def delayed_messages(self) -> int:
         """How many messages wait in delayed exchanges."""
-        return sum(len(timers) for timers in self.delayed.values())
+        return sum(room.ready for room in self.delayed.values())
 
     # -- time and effects --------------------------------------------------------------------------
 

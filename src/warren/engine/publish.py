@@ -170,7 +170,7 @@ def find_destinations(
     delaying: list[Exchange] = []
     queues = find_queues(vhost, exchange, message, keys, delaying)
     for keeper in delaying:
-        engine.delay(vhost, keeper, message, keys, delay_ms)
+        engine.delay(vhost, keeper, message, delay_ms)
     return queues, bool(delaying)
 
 

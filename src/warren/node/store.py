@@ -29,6 +29,7 @@ from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.delay import WaitingRoom
     from warren.engine.engine import Engine
     from warren.node.disk import DiskWatch
     from warren.node.failure import Failure
@@ -137,11 +138,11 @@ class NodeStore:
     def _append_metadata(self, payload: bytes) -> None:
         self.journal.put(Kind.METADATA, payload)
 
-    def _enrol(self, queue: AmqpQueue) -> None:
+    def _enrol(self, queue: AmqpQueue | WaitingRoom) -> None:
         self.journal.queues[queue.queue_id] = queue
         queue.attach(self.journal)
 
-    def _strike_off(self, queue: AmqpQueue) -> None:
+    def _strike_off(self, queue: AmqpQueue | WaitingRoom) -> None:
         self.journal.queues.pop(queue.queue_id, None)
         queue.detach()
 
@@ -169,6 +170,7 @@ class NodeStore:
     def _catch_up(self) -> None:
         """What happened while the node was down: times to live ran out, limits were set."""
         now_ms = self.engine.clock.now_ms()
+        self.engine.resume_delayed()
         for vhost in list(self.engine.vhosts.values()):
             for queue in list(vhost.queues.values()):
                 if queue.ready:
@@ -214,12 +216,13 @@ class NodeStore:
 
     def _page_out(self) -> None:
         """Only what consumers ask for next stays in memory, so much for each queue."""
-        queues = [
+        queues: list[Any] = [
             queue
             for vhost in self.engine.vhosts.values()
             for queue in vhost.queues.values()
             if queue.ready or queue.unacked
         ]
+        queues += [room for room in self.engine.delayed.values() if room.ready]
         share = self.budget_bytes * HEAD_SHARE / max(1, len(queues))
         for queue in queues:
             average = queue.total_bytes // (queue.ready + queue.unacked) + MESSAGE_OVERHEAD_BYTES

@@ -316,8 +316,9 @@ cdef class Journal(JournalPort):
             moved.wall_ms = wall_ms
             packed += (<char*>&moved)[:sizeof(Target)]
         new_place = self.write_message(MOVED, message, <Target*><char*>packed, len(targets))
+        message.place = new_place
         for queue, slot, *_ in targets:
-            if queue.move(slot, place, new_place):
+            if queue.move(slot, place, message):
                 self.release(place, message.body_len, True)
                 segment = self.segment(<uint32_t>(new_place >> 32))
                 segment.live += 1
