@@ -91,8 +91,7 @@ def test_what_waits_in_a_delayed_exchange_comes_back_with_its_time(tmp_path: Pat
 
 
 def test_one_broker_at_a_time_has_a_directory(tmp_path: Path) -> None:
-    with Broker(data_dir=tmp_path):
-        with pytest.raises(StartError, match="in use"):
-            Broker(data_dir=tmp_path).start()
+    with Broker(data_dir=tmp_path), pytest.raises(StartError, match="in use"):
+        Broker(data_dir=tmp_path).start()
     with Broker(data_dir=tmp_path):
         pass

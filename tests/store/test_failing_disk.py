@@ -30,8 +30,18 @@ def test_a_failed_sync_ends_the_broker_and_confirms_nothing(shim: str, tmp_path:
     config.write_text("listeners.tcp.1 = 127.0.0.1:0\n")
     read_end, write_end = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "warren", "serve", "--config", str(config)]
-        + ["--data-dir", str(data), "--ready-fd", str(write_end)],
+        [
+            sys.executable,
+            "-m",
+            "warren",
+            "serve",
+            "--config",
+            str(config),
+            "--data-dir",
+            str(data),
+            "--ready-fd",
+            str(write_end),
+        ],
         env={**os.environ, "LD_PRELOAD": shim, "SHIM_FAIL_AT": "30"},
         pass_fds=[write_end],
         stdout=subprocess.DEVNULL,
