@@ -5,7 +5,6 @@ from __future__ import annotations
 from sim.cluster import Cluster
 from sim.node import SimNode
 from sim.world import Violation
-
 from warren.cluster.raft.effects import Position
 from warren.cluster.sessions import OpenSession, Outcome, Request, Verdict, encode_proposal
 

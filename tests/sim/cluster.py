@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from sim.ledger import Ledger
 from sim.network import Network
 from sim.node import SimNode
 from sim.oracles import Oracles
 from sim.world import World
-
 from warren.cluster.raft.effects import Role
 from warren.cluster.raft.messages import ReadContext
 from warren.cluster.raft.raft import Raft
 from warren.cluster.raft.settings import Settings
 from warren.cluster.raft.types import Membership, Stored, founding
-from warren.cluster.sessions import Outcome
+from warren.cluster.sessions import Outcome, Sessions
 
 
 class Cluster:
@@ -29,12 +27,12 @@ class Cluster:
         spares: int = 0,
         settings: Settings | None = None,
         raft_class: type[Raft] = Raft,
-        ledger_class: type[Ledger] = Ledger,
+        sessions_class: type[Sessions] = Sessions,
     ) -> None:
         self.world = World(seed)
         self.settings = settings or Settings()
         self.raft_class = raft_class
-        self.new_ledger = ledger_class
+        self.sessions_class = sessions_class
         self.oracles = Oracles(self)
         self.network = Network(self.world, self._deliver)
         self.read_floors: dict[tuple[str, ReadContext], int] = {}

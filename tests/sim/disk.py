@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sim.world import World
-
 from warren.cluster.raft.effects import Persist
 from warren.cluster.raft.types import Stored
 

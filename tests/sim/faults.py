@@ -7,8 +7,9 @@ from collections.abc import Callable
 from sim.cluster import Cluster
 from sim.network import Weather
 from sim.node import SimNode
-
+from warren.cluster.raft import codec
 from warren.cluster.raft.effects import Role
+from warren.cluster.raft.messages import VoteReply
 
 
 class Nemesis:
@@ -36,9 +37,11 @@ class Nemesis:
             (2, self._transfer),
             (1, self._snapshot),
             (3, self._kill_after_election),
+            (3, self._kill_after_vote),
         ]
         if members_change:
             blows += [(3, self._add_learner), (4, self._promote), (3, self._remove)]
+            blows += [(2, self._split_and_shrink)]
         self._blows = [blow for weight, blow in blows for _ in range(weight)]
 
     def start(self) -> None:
@@ -46,6 +49,7 @@ class Nemesis:
 
     def stop(self) -> None:
         self.stopped = True
+        self.cluster.network.intercept = None
 
     def _strike(self) -> None:
         if self.stopped:
@@ -90,6 +94,43 @@ class Nemesis:
 
         self.network_loss(loss)
         watch(300)
+
+    def _kill_after_vote(self) -> None:
+        """A node goes down as soon as it has voted, and is back before the votes are counted."""
+
+        def voted(source: str, target: str, data: bytes) -> bool:
+            message = codec.decode(data)
+            if isinstance(message, VoteReply) and message.granted and not message.preliminary:
+                self.cluster.network.intercept = None
+                voter = self.cluster.nodes[source]
+                delay = self.world.random.randint(0, 3_000)
+                self.world.after(delay, voter.crash)
+                self.cluster.restart_later(voter, 4, 20)
+            return False
+
+        self.cluster.network.intercept = voted
+        leader = self.cluster.leader
+        if leader is not None:
+            self._kill_one(leader)
+
+    def _split_and_shrink(self) -> None:
+        """A leader that is parted from most others tries to have them removed one by one."""
+        leader = self.cluster.leader
+        if leader is None:
+            return
+        others = [name for name in leader.raft.membership.voters if name != leader.name]
+        self.world.random.shuffle(others)
+        keep = self.world.random.randint(0, len(others) // 2)
+        self.cluster.network.heal()
+        self.cluster.network.part(others[keep:], [leader.name, *others[:keep]])
+
+        def shrink() -> None:
+            if leader.is_leader and others[keep:]:
+                leader.raft.remove(others.pop())
+                leader.pump()
+                self.world.after(20_000, shrink)
+
+        shrink()
 
     def network_loss(self, loss: float) -> None:
         self.cluster.network.weather.loss = loss

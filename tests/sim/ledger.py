@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
+
 from sim.world import Violation
 
 

@@ -31,10 +31,14 @@ class Network:
         #: (from, to) pairs over which nothing goes.
         self._cut: set[tuple[str, str]] = set()
         self.sent = 0
+        #: Sees every message first; True keeps it, and `release` lets it go on.
+        self.intercept: Callable[[str, str, bytes], bool] | None = None
 
     def send(self, source: str, target: str, data: bytes) -> None:
         dice, weather = self.world.random, self.weather
         self.sent += 1
+        if self.intercept is not None and self.intercept(source, target, data):
+            return
         copies = 1
         if weather.loss and dice.random() < weather.loss:
             copies = 0
@@ -50,6 +54,10 @@ class Network:
         # What was on its way when the link was cut is lost as well.
         if (source, target) not in self._cut:
             self._deliver(source, target, data)
+
+    def release(self, source: str, target: str, data: bytes) -> None:
+        """Deliver a message that was kept."""
+        self._arrive(source, target, data)
 
     def cut(self, source: str, target: str) -> None:
         """Nothing goes from one to the other any more; the way back stays."""

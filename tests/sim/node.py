@@ -1,4 +1,4 @@
-"""One simulated node: a Raft, its state machine and its disk, which may crash, pause and run fast."""
+"""One simulated node: a Raft, its state machine and its disk. It may crash, pause and run fast."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sim.disk import FaultyDisk
+from sim.ledger import Ledger
 from sim.world import Violation
-
 from warren.cluster.raft import codec
 from warren.cluster.raft.effects import (
     Apply,
@@ -23,7 +23,7 @@ from warren.cluster.raft.effects import (
 )
 from warren.cluster.raft.messages import ReadContext
 from warren.cluster.raft.raft import Raft
-from warren.cluster.raft.types import EntryKind, Stored
+from warren.cluster.raft.types import EntryKind, ProtocolError, Stored
 from warren.cluster.sessions import Outcome, Sessions
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SimNode:
         self._paused = False
         self._backlog = []
         self.reads = {}
-        self.machine = Sessions(self.cluster.new_ledger())
+        self.machine = self.cluster.sessions_class(Ledger())
         self.applied_index = 0
         self._tick_at = 0
         self.raft = self.cluster.raft_class(
@@ -126,7 +126,10 @@ class SimNode:
 
     def _receive(self, source: str, data: bytes) -> None:
         self.world.note_bytes(data)
-        self.raft.receive(source, codec.decode(data), self.now_ms)
+        try:
+            self.raft.receive(source, codec.decode(data), self.now_ms)
+        except ProtocolError as error:
+            self.cluster.oracles.fail(f"{self.name} cannot believe {source}: {error}")
         self.pump()
 
     def _tick(self) -> None:

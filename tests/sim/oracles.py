@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sim.world import Violation
-
 from warren.cluster.raft.effects import Effect, Persist, ReadReady, Role, RoleChanged, Send
 from warren.cluster.raft.messages import VoteReply, VoteRequest
 from warren.cluster.raft.types import Entry, EntryKind, membership_of

@@ -10,9 +10,10 @@ from sim.cluster import Cluster
 from sim.faults import Nemesis
 from sim.ledger import Ledger
 from sim.world import Violation
-
+from warren.cluster.raft.effects import Position
 from warren.cluster.raft.raft import Raft
 from warren.cluster.raft.settings import Settings
+from warren.cluster.sessions import Sessions
 
 #: How long the cluster has to be whole again after the last fault.
 RECOVERY_MS = 10_000
@@ -36,6 +37,8 @@ class Result:
 def settings_for(dice: random.Random) -> Settings:
     """Small bounds, so that every bound is met."""
     return Settings(
+        # A narrow window makes rivals in elections.
+        election_max_ms=dice.choice((310, 330, 600, 600)),
         append_entries=dice.choice((1, 2, 8, 64)),
         append_bytes=dice.choice((64, 1024, 65536)),
         appends_in_flight=dice.choice((1, 2, 8)),
@@ -51,7 +54,7 @@ def settings_for(dice: random.Random) -> Settings:
 def run_seed(
     seed: int,
     raft_class: type[Raft] = Raft,
-    ledger_class: type[Ledger] = Ledger,
+    sessions_class: type[Sessions] = Sessions,
     trouble_ms: int = 6_000,
     verbose: bool = False,
 ) -> Result:
@@ -65,7 +68,7 @@ def run_seed(
         spares=dice.randint(1, 2) if changes else 0,
         settings=settings_for(dice),
         raft_class=raft_class,
-        ledger_class=ledger_class,
+        sessions_class=sessions_class,
     )
     cluster.world.verbose = verbose
     for node in cluster.nodes.values():
@@ -112,7 +115,14 @@ def recover(cluster: Cluster) -> None:
             for member in cluster.members()
         )
 
-    if not cluster.run_until(is_whole, RECOVERY_MS):
+    whole = cluster.run_until(is_whole, RECOVERY_MS)
+    leader = cluster.leader
+    if whole and leader is not None:
+        # Nobody holds anything back any more: a new command must get through.
+        marker = leader.raft.propose(b"marker")
+        leader.pump()
+        whole = isinstance(marker, Position) and cluster.run_until(is_whole, RECOVERY_MS)
+    if not whole:
         state = [
             f"{n.name}:{n.raft.role.value} term={n.raft.term} last={n.raft.log.last_index} "
             f"commit={n.raft.commit_index} applied={n.applied_index} {n.raft.membership}"

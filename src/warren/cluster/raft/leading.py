@@ -240,8 +240,7 @@ class Leading(Electing):
         """Commit what a majority of the voters has synced, the leader itself like any other."""
         if self.role is not Role.LEADER:
             return
-        matches = sorted([self._match_index(voter) for voter in self.membership.voters])
-        index = matches[(len(matches) - 1) // 2]
+        index = self._majority_match()
         if index > self.commit_index and self._may_commit(index):
             first = self.log.term_at(self.commit_index) != self.term
             for at in range(self.commit_index + 1, index + 1):
@@ -253,6 +252,11 @@ class Leading(Electing):
                 self._own_term_committed()
             if self.log.membership_index <= index and not self.is_voter:
                 self._resign()
+
+    def _majority_match(self) -> int:
+        """A majority of the voters has synced up to here."""
+        matches = sorted([self._match_index(voter) for voter in self.membership.voters])
+        return matches[(len(matches) - 1) // 2]
 
     def _match_index(self, voter: str) -> int:
         if voter == self.node:
