@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sim.world import Violation
 from warren.cluster.raft.effects import Effect, Persist, ReadReady, Role, RoleChanged, Send
-from warren.cluster.raft.messages import VoteReply, VoteRequest
+from warren.cluster.raft.messages import Append, InstallSnapshot, VoteReply, VoteRequest
 from warren.cluster.raft.types import Entry, EntryKind, membership_of
 
 if TYPE_CHECKING:
@@ -68,6 +68,12 @@ class Oracles:
 
     def _saw_send(self, name: str, send: Send) -> None:
         message = send.message
+        if isinstance(message, Append):
+            if len(message.entries) > self.cluster.settings.append_entries:
+                self.fail(f"{name} sends too many entries at once")
+        elif isinstance(message, InstallSnapshot):
+            if len(message.data) > self.cluster.settings.chunk_bytes:
+                self.fail(f"{name} sends too large a chunk")
         asks = isinstance(message, VoteRequest)
         if isinstance(message, VoteRequest | VoteReply) and message.preliminary:
             return

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sim.clients import Client
 from sim.cluster import Cluster
 from sim.faults import Nemesis
 from sim.ledger import Ledger
-from sim.world import Violation
+from sim.world import Violation, World
 from warren.cluster.raft.effects import Position
 from warren.cluster.raft.raft import Raft
 from warren.cluster.raft.settings import Settings
@@ -56,9 +57,9 @@ def run_seed(
     raft_class: type[Raft] = Raft,
     sessions_class: type[Sessions] = Sessions,
     trouble_ms: int = 6_000,
-    verbose: bool = False,
+    seen: Callable[[World], None] | None = None,
 ) -> Result:
-    """Run one schedule; Violation if anything is wrong."""
+    """Run one schedule; Violation if anything is wrong. `seen` gets the world at its beginning."""
     dice = random.Random(seed)
     founders = dice.choice((1, 3, 3, 3, 4, 5, 5))
     changes = dice.random() < 0.6
@@ -70,7 +71,8 @@ def run_seed(
         raft_class=raft_class,
         sessions_class=sessions_class,
     )
-    cluster.world.verbose = verbose
+    if seen is not None:
+        seen(cluster.world)
     for node in cluster.nodes.values():
         node.clock_rate = dice.choice((1.0, 1.0, 0.8, 1.25))
     clients = [

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from msgspec import structs
+
 from sim.cluster import Cluster
 from sim.node import SimNode
-
 from warren.cluster.raft import codec
 from warren.cluster.raft.effects import Position
 from warren.cluster.raft.messages import Append, ReadReply, VoteRequest
@@ -115,46 +118,47 @@ def votes_again_after_crash(seed: int, raft_class: type[Raft] = Raft) -> None:
 
 
 def figure_8(seed: int, raft_class: type[Raft] = Raft) -> None:
-    """An entry of an earlier term is on a majority, is counted as committed, and is overwritten."""
+    """An entry of an earlier term gets to a majority, counts as committed, and is overwritten."""
     cluster, first = settled(seed, raft_class, 5)
-    second, third, fourth, fifth = followers_of(cluster, first)
-    # The first leader writes an entry that only the second node gets, then both are away.
-    cluster.network.part([first.name, second.name], [third.name, fourth.name, fifth.name])
+    second, *rest = followers_of(cluster, first)
+    # (a) The first leader writes an entry that only the second node gets.
+    cluster.network.part([first.name, second.name], [node.name for node in rest])
     propose(first, b"early")
     cluster.run_ms(100)
     first.crash()
     second.crash()
-    # Another leader writes one of a later term that nobody else gets, and is away.
+    # (b) A leader of a later term writes one that nobody else gets.
     cluster.network.heal()
-    if not cluster.run_until(lambda: cluster.leader is not None, 3_000):
-        return
-    late = cluster.leader
-    if late is None:
-        return
+    cluster.network.intercept = lambda source, target, data: isinstance(codec.decode(data), Append)
+    cluster.run_until(lambda: any(node.is_leader for node in rest), 3_000)
+    cluster.run_ms(50)
+    late = next(node for node in rest if node.is_leader)
     late.crash()
-    _drop_entries_from(cluster, late.name)
-    others = [node for node in (third, fourth, fifth) if node is not late]
-    # The first leader is back and leads again: now its early entry gets to a majority.
+    # (c) The first leads again. Its early entry gets to a majority, a newer one to nobody.
+    _, other = [node for node in rest if node is not late]
+    other.crash()
+
+    def early_entries_only(source: str, target: str, data: bytes) -> bool:
+        message = codec.decode(data)
+        if not isinstance(message, Append) or all(entry.term < 2 for entry in message.entries):
+            return False
+        bare = codec.encode(structs.replace(message, entries=()))
+        cluster.world.after(1_000, lambda: cluster.network.release(source, target, bare))
+        return True
+
+    cluster.settings = replace(cluster.settings, append_entries=1)
+    cluster.network.intercept = early_entries_only
     first.start()
     second.start()
-    _lead(cluster, first)
-    cluster.run_ms(300)
+    cluster.run_until(lambda: first.is_leader or second.is_leader, 5_000)
+    cluster.run_ms(200)
+    # (d) The later one is back, and may overwrite the early entry: it must not be committed.
     first.crash()
     second.crash()
+    cluster.network.intercept = None
     late.start()
-    cluster.run_ms(3_000)
-    for node in (first, second, *others):
-        if not node.is_up:
-            node.start()
-    cluster.run_ms(2_000)
-
-
-def _drop_entries_from(cluster: Cluster, name: str) -> None:
-    """What this node appended as a leader of its last term has reached nobody."""
-
-
-def _lead(cluster: Cluster, node: SimNode) -> None:
-    cluster.run_until(lambda: node.is_leader, 3_000)
+    other.start()
+    cluster.run_ms(4_000)
 
 
 def change_before_own_commit(seed: int, raft_class: type[Raft] = Raft) -> None:
@@ -175,17 +179,23 @@ def change_before_own_commit(seed: int, raft_class: type[Raft] = Raft) -> None:
     cluster.run_ms(50)
     a.crash()
     fifth.crash()
-    if not cluster.run_until(lambda: cluster.leader is not None, 3_000):
-        return
-    second = cluster.leader
-    if second is None:
-        return
-    helper, outsider = [node for node in (b, c, d) if node is not second]
-    cluster.network.part([outsider.name], [second.name, helper.name])
+    sides: list[SimNode] = []
+
+    def outsider_hears_nothing(source: str, target: str, data: bytes) -> bool:
+        """Of the new leader's peers, the last one votes for it and gets none of its entries."""
+        if not sides and isinstance(codec.decode(data), Append):
+            others = [node for node in (b, c, d) if node.name != source]
+            sides.extend([cluster.nodes[source], *others])
+        return bool(sides) and source == sides[0].name and target == sides[2].name
+
+    cluster.network.intercept = outsider_hears_nothing
+    cluster.run_until(lambda: bool(sides), 3_000)
+    second, helper, outsider = sides
     second.raft.remove(a.name)
     second.pump()
     cluster.run_ms(300)
     cluster.network.heal()
+    cluster.network.intercept = None
     cluster.network.part([second.name, helper.name], [a.name, outsider.name, "n5"])
     a.start()
     fifth.start()
@@ -204,6 +214,21 @@ def shrinks_while_parted(seed: int, raft_class: type[Raft] = Raft) -> None:
     for node in cluster.up:
         propose(node)
     cluster.run_ms(500)
+
+
+def leader_removes_itself_and_crashes(seed: int, raft_class: type[Raft] = Raft) -> None:
+    """The one that is left has the shorter log, so only the removed one can lead to the end."""
+    cluster, leader = settled(seed, raft_class, 2)
+    (other,) = followers_of(cluster, leader)
+    cluster.network.part([leader.name], [other.name])
+    leader.raft.remove(leader.name)
+    leader.pump()
+    cluster.run_ms(100)
+    leader.crash()
+    cluster.network.heal()
+    leader.start()
+    if not cluster.run_until(lambda: other.is_leader, 5_000):
+        cluster.oracles.fail("the node that is left does not lead")
 
 
 def answer_to_an_earlier_life(seed: int, raft_class: type[Raft] = Raft) -> None:
@@ -254,7 +279,10 @@ def old_append_comes_late(seed: int, raft_class: type[Raft] = Raft) -> None:
     for message in kept[:1]:
         follower.deliver(*message[::2])
     cluster.run_ms(100)
-    if follower.disk.stored.base_index + len(follower.disk.stored.entries) < leader.raft.commit_index:
+    if (
+        follower.disk.stored.base_index + len(follower.disk.stored.entries)
+        < leader.raft.commit_index
+    ):
         cluster.oracles.fail("a late append has dropped entries that were acknowledged")
 
 
@@ -265,8 +293,10 @@ SCENARIOS = (
     successor_is_dead,
     successor_takes_over,
     votes_again_after_crash,
+    figure_8,
     change_before_own_commit,
     shrinks_while_parted,
+    leader_removes_itself_and_crashes,
     answer_to_an_earlier_life,
     old_append_comes_late,
 )

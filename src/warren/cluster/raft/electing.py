@@ -20,13 +20,23 @@ class Electing(Following):
     def _campaign(self) -> None:
         """The leader is silent: ask the others whether they would vote for this node."""
         self._reset_deadline()
-        if not self.is_voter:
+        if not self._may_campaign():
             self._become(Role.FOLLOWER, None)
             return
         self._become(Role.PRECANDIDATE, None)
         self._votes = {self.node: True}
         self._ask_for_votes(self.term + 1, preliminary=True, transfer=False)
         self._count_votes()
+
+    def _may_campaign(self) -> bool:
+        """A voter may, and one whose removal is not committed yet.
+
+        The others may need the end of its log to be able to commit at all, the removal included.
+        """
+        return any(
+            self.node in membership.voters
+            for membership in self.log.memberships_since(self.commit_index)
+        )
 
     def _stand_for_election(self, transfer: bool) -> None:
         """Vote for itself in a new term and ask the others, all of it once that is on the disk."""
@@ -92,5 +102,5 @@ class Electing(Following):
         self._count_votes()
 
     def _on_timeout_now(self, leader: str, _: TimeoutNow) -> None:
-        if self.role is Role.FOLLOWER and self.leader == leader and self.is_voter:
+        if self.role is Role.FOLLOWER and self.leader == leader and self._may_campaign():
             self._stand_for_election(transfer=True)

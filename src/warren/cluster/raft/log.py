@@ -126,6 +126,11 @@ class RaftLog:
                 found = membership
         return found
 
+    def memberships_since(self, index: int) -> list[Membership]:
+        """The members as of an index, and all later changes of them."""
+        later = [membership for at, membership in self._memberships if at > index]
+        return [self.membership_at(index), *later]
+
     def _install(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._memberships = [(snapshot.index, snapshot.membership)]
