@@ -51,9 +51,9 @@ def main() -> int:
     if options.show is not None:
         return show_one(options.show)
     begin = told = time.monotonic()
-    done = failed = events = virtual = commits = strikes = reads = 0
-    for result in results(options.first, options.seeds, options.jobs):
-        done += 1
+    failed = events = virtual = commits = strikes = reads = 0
+    outcomes = results(options.first, options.seeds, options.jobs)
+    for done, result in enumerate(outcomes, 1):
         if isinstance(result, str):
             failed += 1
             print(f"\n{result}", flush=True)

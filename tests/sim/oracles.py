@@ -68,12 +68,11 @@ class Oracles:
 
     def _saw_send(self, name: str, send: Send) -> None:
         message = send.message
-        if isinstance(message, Append):
-            if len(message.entries) > self.cluster.settings.append_entries:
-                self.fail(f"{name} sends too many entries at once")
-        elif isinstance(message, InstallSnapshot):
-            if len(message.data) > self.cluster.settings.chunk_bytes:
-                self.fail(f"{name} sends too large a chunk")
+        settings = self.cluster.settings
+        if isinstance(message, Append) and len(message.entries) > settings.append_entries:
+            self.fail(f"{name} sends too many entries at once")
+        if isinstance(message, InstallSnapshot) and len(message.data) > settings.chunk_bytes:
+            self.fail(f"{name} sends too large a chunk")
         asks = isinstance(message, VoteRequest)
         if isinstance(message, VoteRequest | VoteReply) and message.preliminary:
             return

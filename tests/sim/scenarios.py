@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from msgspec import structs
@@ -286,7 +287,10 @@ def old_append_comes_late(seed: int, raft_class: type[Raft] = Raft) -> None:
         cluster.oracles.fail("a late append has dropped entries that were acknowledged")
 
 
-SCENARIOS = (
+#: (seed, the Raft to try)
+Scenario = Callable[..., None]
+
+SCENARIOS: tuple[Scenario, ...] = (
     isolated_node_returns,
     deaf_follower,
     deaf_leader,

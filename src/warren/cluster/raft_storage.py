@@ -153,7 +153,7 @@ class FileRaftStorage:
                 break
             try:
                 parts.extend(_parts_decoder.decode(payload))
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise RaftStorageDamagedError(
                     f"{self._file('log')} holds something else at {at}: {error}"
                 ) from error
@@ -202,7 +202,7 @@ class FileRaftStorage:
             raise RaftStorageDamagedError(f"{path} is damaged")
         try:
             return _snapshot_decoder.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RaftStorageDamagedError(f"{path} holds no snapshot: {error}") from error
 
     # -- writing

@@ -133,7 +133,7 @@ def membership_of(entry: Entry) -> Membership:
     """The members that an entry sets; ProtocolError when it holds none."""
     try:
         membership = _membership_decoder.decode(entry.data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(f"an entry holds no membership: {error}") from error
     if not membership.is_sound() or not membership.voters:
         raise ProtocolError("an entry holds a membership that cannot be")

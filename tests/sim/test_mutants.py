@@ -1,0 +1,100 @@
+"""Every rule is needed: switched off, it is missed.
+
+The named seeds and schedules catch each mutant at once. Those that dice catch are caught from other
+seeds, too, within a bounded number of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from sim import mutants, scenarios
+from sim.run import run_seed
+from sim.world import Violation
+from warren.cluster.raft.raft import Raft
+
+#: mutant -> (a seed that catches it, by what, how many seeds catch it from anywhere)
+BY_SEED: dict[type[Raft], tuple[int, str, int]] = {
+    mutants.AnswersBeforeSync: (0, "committed but on", 5),
+    mutants.CountsItselfBeforeSync: (1, "committed but on", 10),
+    mutants.VotesBeforeSync: (2, "forgotten its term", 60),
+    mutants.ForgetsVote: (8, "votes for", 1000),
+    mutants.VotesForShortLogs: (2, "leads without the committed", 60),
+    mutants.CommitsOldTerms: (74, "reads at", 500),
+    mutants.CommitsBeyondMatch: (18, "commits another entry", 300),
+    mutants.CountsLearners: (1, "committed but on", 100),
+    mutants.TruncatesOnOldAppend: (7, "committed but on", 200),
+    mutants.CountsSyncAcrossTruncation: (7, "committed but on", 200),
+    mutants.ChangesTwoAtOnce: (10, "both lead in term", 100),
+    mutants.SnapshotsWithoutMembers: (115, "changes more than one voter", 1000),
+    mutants.MixesSnapshots: (26, "damaged on its way", 500),
+    mutants.ReadsWithoutMajority: (22, "reads at", 500),
+    mutants.ReadsBeforeOwnCommit: (3, "reads at", 60),
+    mutants.NoBackOff: (0, "does not recover", 20),
+}
+#: Those that dice do not catch, or not for the reason that the rule is there for.
+BY_SCENARIO: dict[type[Raft], tuple[scenarios.Scenario, str]] = {
+    mutants.ForgetsVote: (scenarios.votes_again_after_crash, "votes for"),
+    mutants.CommitsOldTerms: (scenarios.figure_8, "leads without the committed"),
+    mutants.TruncatesOnOldAppend: (scenarios.old_append_comes_late, "dropped entries"),
+    mutants.ChangesBeforeOwnCommit: (
+        scenarios.change_before_own_commit,
+        "leads without the committed",
+    ),
+    mutants.ChangesTwoAtOnce: (scenarios.shrinks_while_parted, "leads without the committed"),
+    mutants.LeavesTooEarly: (scenarios.leader_removes_itself_and_crashes, "does not lead"),
+    mutants.ReusesReadNames: (scenarios.answer_to_an_earlier_life, "reads at"),
+    mutants.HoldsOnToTransfer: (scenarios.successor_is_dead, "still waits"),
+    mutants.NoPreVote: (scenarios.isolated_node_returns, "unseated"),
+    mutants.NoStickiness: (scenarios.deaf_follower, "unseated"),
+    mutants.NoCheckQuorum: (scenarios.deaf_leader, "not replaced"),
+}
+
+
+def name_of(value: object) -> str | None:
+    return value.__name__ if isinstance(value, type) else None
+
+
+def test_no_mutant_is_left_out() -> None:
+    assert set(BY_SEED) | set(BY_SCENARIO) == set(mutants.RAFTS)
+
+
+@pytest.mark.parametrize("mutant", BY_SEED, ids=name_of)
+def test_a_seed_catches(mutant: type[Raft]) -> None:
+    seed, by, _ = BY_SEED[mutant]
+    run_seed(seed)
+    with pytest.raises(Violation, match=by):
+        run_seed(seed, raft_class=mutant)
+
+
+@pytest.mark.parametrize("mutant", BY_SCENARIO, ids=name_of)
+def test_a_schedule_catches(mutant: type[Raft]) -> None:
+    scenario, by = BY_SCENARIO[mutant]
+    for seed in range(2):
+        with pytest.raises(Violation, match=by):
+            scenario(seed, mutant)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("mutant", BY_SEED, ids=name_of)
+def test_dice_catch(mutant: type[Raft]) -> None:
+    _, _, bound = BY_SEED[mutant]
+    for seed in range(50_000, 50_000 + bound):
+        try:
+            run_seed(seed, raft_class=mutant)
+        except (Violation, LookupError):
+            return
+    pytest.fail(f"{bound} schedules do not miss the rule")
+
+
+def test_requests_that_are_applied_twice_are_caught() -> None:
+    """In every fourth schedule or so."""
+    caught = 0
+    for seed in range(40):
+        try:
+            run_seed(seed, sessions_class=mutants.AppliesTwice)
+        except Violation as violation:
+            assert "was applied at" in str(violation)
+            caught += 1
+    assert caught >= 3

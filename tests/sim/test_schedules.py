@@ -1,0 +1,67 @@
+"""Random schedules, hand-made ones, and that a seed says it all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim import scenarios
+from sim.run import run_seed
+
+TESTS = Path(__file__).parents[1]
+CHUNK = 25
+
+
+@pytest.mark.parametrize("first", range(0, 200, CHUNK))
+def test_random_schedules(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(10_000, 10_600, CHUNK))
+def test_more_random_schedules(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed)
+
+
+@pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_hand_made_schedules(scenario: scenarios.Scenario) -> None:
+    for seed in range(3):
+        scenario(seed)
+
+
+def test_schedules_are_not_empty() -> None:
+    """What happens in ten of them: faults, elections, commits, answers and reads."""
+    results = [run_seed(seed) for seed in range(10)]
+    assert all(result.commits > 5 and result.strikes > 5 for result in results)
+    assert sum(result.leaders for result in results) > 20
+    assert sum(result.answered for result in results) > 200
+    assert sum(result.reads for result in results) > 100
+    assert len({result.fingerprint for result in results}) == 10
+
+
+def test_a_seed_says_it_all() -> None:
+    """The same seeds leave the same traces in two processes that hash differently."""
+    program = (
+        "from sim.run import run_seed\nfor seed in range(6): print(run_seed(seed).fingerprint)"
+    )
+    traces = []
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(TESTS)}
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            cwd=TESTS,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        traces.append(done.stdout.split())
+    assert len(traces[0]) == 6
+    assert traces[0] == traces[1]
