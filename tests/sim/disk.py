@@ -65,11 +65,17 @@ class FaultyDisk:
 
     def crash(self) -> None:
         """Power is gone. Of what was not synced, the first few writes may have arrived."""
-        for _ in range(self.world.random.randint(-len(self._queue), len(self._queue))):
-            self.stored = with_persist(self.stored, self._queue.popleft())
+        count = self.world.random.randint(-len(self._queue), len(self._queue))
+        if count > 0:
+            self.arrived([self._queue.popleft() for _ in range(count)])
         self._queue.clear()
         self._life += 1
         self._busy = False
+
+    def arrived(self, persists: list[Persist]) -> None:
+        """These writes are on the platter."""
+        for persist in persists:
+            self.stored = with_persist(self.stored, persist)
 
     def _sync(self, done: Callable[[int], None], failed: Callable[[], None]) -> None:
         self._busy = True
@@ -86,14 +92,11 @@ class FaultyDisk:
             if health.errors and dice.random() < health.errors:
                 failed()
                 return
-            token = 0
-            for _ in range(batch):
-                persist = self._queue.popleft()
-                self.stored = with_persist(self.stored, persist)
-                token = persist.token
+            persists = [self._queue.popleft() for _ in range(batch)]
+            self.arrived(persists)
             self._busy = False
             if self._queue:
                 self._sync(done, failed)
-            done(token)
+            done(persists[-1].token)
 
         self.world.after(delay, synced)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from warren.cluster.raft.log import RaftLog
     from warren.cluster.raft.types import HardState
 
+#: More messages than this do not wait for a disk: a message may be lost at any time, memory not.
+HELD_MAX = 10_000
+
 
 class Durability:
     """Counts tokens; knows the log only by its indexes."""
@@ -73,7 +76,8 @@ class Durability:
         """Keep a message until a token is back; given back at once if it is."""
         if token <= self.done_token:
             return send
-        self._held.append((token, send))
+        if len(self._held) < HELD_MAX:
+            self._held.append((token, send))
         return None
 
     def take(self, hard_state: HardState, log: RaftLog) -> Persist | None:
