@@ -54,6 +54,8 @@ class FaultyDisk:
         self.health = DiskHealth()
         self._queue: deque[Persist] = deque()
         self._life = 0
+        self.truncations = 0
+        self.writes_lost = 0
         self._busy = False
 
     def write(
@@ -68,6 +70,7 @@ class FaultyDisk:
         count = self.world.random.randint(-len(self._queue), len(self._queue))
         if count > 0:
             self.arrived([self._queue.popleft() for _ in range(count)])
+        self.writes_lost += len(self._queue)
         self._queue.clear()
         self._life += 1
         self._busy = False
@@ -75,6 +78,8 @@ class FaultyDisk:
     def arrived(self, persists: list[Persist]) -> None:
         """These writes are on the platter."""
         for persist in persists:
+            last_index = self.stored.base_index + len(self.stored.entries)
+            self.truncations += persist.snapshot is None and persist.first_index <= last_index
             self.stored = with_persist(self.stored, persist)
 
     def _sync(self, done: Callable[[int], None], failed: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ class Nemesis:
             (6, self._kill),
             (1, self._power_cut),
             (3, self._halves),
-            (3, self._single),
+            (6, self._single),
             (2, self._one_way),
             (1, self._bridge),
             (1, self._ring),
@@ -40,7 +40,7 @@ class Nemesis:
             (3, self._kill_after_vote),
         ]
         if members_change:
-            blows += [(3, self._add_learner), (4, self._promote), (3, self._remove)]
+            blows += [(7, self._add_learner), (3, self._promote), (5, self._remove)]
             blows += [(2, self._split_and_shrink)]
         self._blows = [blow for weight, blow in blows for _ in range(weight)]
 
@@ -222,6 +222,14 @@ class Nemesis:
             if outside:
                 leader.raft.add_learner(self.world.random.choice(outside))
                 leader.pump()
+                self.world.after(60_000, self._promote_soon)
+
+    def _promote_soon(self, tries: int = 20) -> None:
+        """As an operator's tool does: again and again, until the learner has caught up."""
+        if any(leader.raft.membership.learners for leader in self._leaders()):
+            self._promote()
+            if tries and not self.stopped:
+                self.world.after(60_000, lambda: self._promote_soon(tries - 1))
 
     def _promote(self) -> None:
         for leader in self._leaders():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from sim.world import Violation
-from warren.cluster.raft.effects import Effect, Persist, ReadReady, Role, RoleChanged, Send
+from warren.cluster.raft.effects import Effect, Persist, ReadReady, Restore, Role, RoleChanged, Send
 from warren.cluster.raft.messages import Append, InstallSnapshot, VoteReply, VoteRequest
 from warren.cluster.raft.types import Entry, EntryKind, membership_of
 
@@ -39,7 +40,8 @@ class Oracles:
         #: index -> entry
         self.committed: dict[int, Entry] = {}
         self.commit_max = 0
-        self.checks = 0
+        #: What happened how often: a schedule in which nothing happens proves nothing.
+        self.counts: Counter[str] = Counter()
 
     def fail(self, what: str) -> None:
         raise Violation(f"seed {self.cluster.world.seed} at {self.cluster.world.now_us} us: {what}")
@@ -60,9 +62,12 @@ class Oracles:
     def saw(self, node: SimNode, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
+                self.counts[type(effect.message).__name__] += 1
                 self._saw_send(node.name, effect)
             elif isinstance(effect, Persist):
                 self._saw_entries(node, effect)
+            elif isinstance(effect, Restore):
+                self.counts["restored"] += 1
             elif isinstance(effect, RoleChanged) and effect.role is Role.LEADER:
                 self._saw_leader(node, effect.term)
 
@@ -116,7 +121,6 @@ class Oracles:
     # -- state
 
     def look(self, node: SimNode) -> None:
-        self.checks += 1
         raft, seen = node.raft, self._seen[node.name]
         if raft.term < seen.term:
             self.fail(f"{node.name} goes back to term {raft.term}")
@@ -146,6 +150,8 @@ class Oracles:
             self.fail(f"{node.name} commits what it does not have")
         for index in range(first + 1, raft.commit_index + 1):
             entry = raft.log.entry_at(index)
+            if index not in self.committed and entry.kind is EntryKind.MEMBERSHIP:
+                self._count_change(node, index)
             known = self.committed.setdefault(index, entry)
             if known != entry:
                 self.fail(f"{node.name} commits another entry {index}")
@@ -155,6 +161,13 @@ class Oracles:
             for other in self.cluster.nodes.values():
                 if other.is_leader and other.raft.term > raft.term:
                     self._has_committed(other, raft.commit_index)
+
+    def _count_change(self, node: SimNode, index: int) -> None:
+        if index > node.raft.log.snapshot.index + 1:
+            before = node.raft.log.membership_at(index - 1)
+            after = node.raft.log.membership_at(index)
+            added = len(after.voters) - len(before.voters)
+            self.counts[{1: "promoted", 0: "learner", -1: "removed"}[added]] += 1
 
     def _is_durable(self, node: SimNode, index: int) -> None:
         entry = self.committed[index]

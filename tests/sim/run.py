@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,6 +34,8 @@ class Result:
     reads: int
     strikes: int
     leaders: int
+    #: Messages by kind, and whatever else the oracles and the disks have counted.
+    counts: Counter[str]
 
 
 def settings_for(dice: random.Random) -> Settings:
@@ -45,8 +48,8 @@ def settings_for(dice: random.Random) -> Settings:
         appends_in_flight=dice.choice((1, 2, 8)),
         apply_entries=dice.choice((1, 7, 64)),
         chunk_bytes=dice.choice((40, 300, 4096)),
-        snapshot_entries=dice.choice((8, 25, 100)),
-        entries_kept=dice.choice((0, 3, 20)),
+        snapshot_entries=dice.choice((4, 8, 25)),
+        entries_kept=dice.choice((0, 0, 3, 20)),
         promotion_lag=dice.choice((0, 3, 20)),
         uncommitted_entries=dice.choice((8, 64, 1000)),
     )
@@ -73,10 +76,12 @@ def run_seed(
     )
     if seen is not None:
         seen(cluster.world)
+    sync_max_us = dice.choice((1_000, 3_000, 25_000))
     for node in cluster.nodes.values():
+        node.disk.health.sync_max_us = sync_max_us
         node.clock_rate = dice.choice((1.0, 1.0, 0.8, 1.25))
     clients = [
-        Client(cluster, f"c{number}", dice.choice((15_000, 40_000, 120_000)), dice.randint(1, 4))
+        Client(cluster, f"c{number}", dice.choice((8_000, 20_000, 80_000)), dice.randint(1, 4))
         for number in range(dice.randint(1, 3))
     ]
     nemesis = Nemesis(cluster, dice.choice((60_000, 150_000, 400_000)), changes)
@@ -102,7 +107,17 @@ def run_seed(
         sum(client.reads_done for client in clients),
         nemesis.strikes,
         len(cluster.oracles.leaders),
+        counts_of(cluster),
     )
+
+
+def counts_of(cluster: Cluster) -> Counter[str]:
+    counts = Counter(cluster.oracles.counts)
+    for node in cluster.nodes.values():
+        counts["boots"] += node.boot
+        counts["truncations"] += node.disk.truncations
+        counts["writes lost"] += node.disk.writes_lost
+    return counts
 
 
 def recover(cluster: Cluster) -> None:

@@ -42,7 +42,7 @@ class Leading(Electing):
         self._become(Role.LEADER, self.node)
         self.peers = {}
         self._reads = LeaderReads()
-        self._uncommitted_bytes = 0
+        self._uncommitted_bytes = self._bytes_of(self.commit_index + 1, self.log.last_index)
         self._transfer_to = None
         self._append_own(Entry(self.term, EntryKind.NOOP, b""))
         self._heartbeat()
@@ -63,6 +63,10 @@ class Leading(Electing):
         self._match_peers_with_membership()
         self._feed_wanted = True
         return Position(self.term, self.log.last_index)
+
+    def _bytes_of(self, first_index: int, last_index: int) -> int:
+        entries = self.log.entries_from(first_index, last_index - first_index + 1)
+        return sum([len(entry.data) + ENTRY_OVERHEAD_BYTES for entry in entries])
 
     def _match_peers_with_membership(self) -> None:
         old = self.peers
@@ -136,8 +140,10 @@ class Leading(Electing):
                     self._send_chunk(node, progress)
         elif progress.mode is Mode.PROBE:
             if heartbeat or not progress.probe_sent:
+                # The peer may be dead: entries go once, then only the question is repeated.
+                entries = () if progress.probe_sent else self._batch(progress)
                 progress.probe_sent = True
-                self._send_entries(node, progress, progress.next_index - 1, self._batch(progress))
+                self._send_entries(node, progress, progress.next_index - 1, entries)
         else:
             self._stream(node, progress, heartbeat)
 
@@ -243,9 +249,7 @@ class Leading(Electing):
         index = self._majority_match()
         if index > self.commit_index and self._may_commit(index):
             first = self.log.term_at(self.commit_index) != self.term
-            for at in range(self.commit_index + 1, index + 1):
-                self._uncommitted_bytes -= len(self.log.entry_at(at).data) + ENTRY_OVERHEAD_BYTES
-            self._uncommitted_bytes = max(self._uncommitted_bytes, 0)
+            self._uncommitted_bytes -= self._bytes_of(self.commit_index + 1, index)
             self._set_commit(index)
             self._feed_wanted = True
             if first:
