@@ -16,20 +16,19 @@ from warren.cluster.raft.raft import Raft
 #: mutant -> (a seed that catches it, by what, how many seeds catch it from anywhere)
 BY_SEED: dict[type[Raft], tuple[int, str, int]] = {
     mutants.AnswersBeforeSync: (0, "committed but on", 5),
-    mutants.CountsItselfBeforeSync: (1, "committed but on", 10),
-    mutants.VotesBeforeSync: (2, "forgotten its term", 60),
-    mutants.ForgetsVote: (8, "votes for", 1000),
-    mutants.VotesForShortLogs: (2, "leads without the committed", 60),
-    mutants.CommitsOldTerms: (74, "reads at", 500),
-    mutants.CommitsBeyondMatch: (18, "commits another entry", 300),
-    mutants.CountsLearners: (1, "committed but on", 100),
-    mutants.TruncatesOnOldAppend: (7, "committed but on", 200),
+    mutants.CountsItselfBeforeSync: (0, "committed but on", 10),
+    mutants.VotesBeforeSync: (4, "forgotten its term", 60),
+    mutants.ForgetsVote: (44, "votes for", 1000),
+    mutants.VotesForShortLogs: (1, "leads without the committed", 60),
+    mutants.CommitsOldTerms: (2, "reads at", 1000),
+    mutants.CommitsBeyondMatch: (0, "commits another entry", 300),
+    mutants.CountsLearners: (5, "committed but on", 100),
     mutants.CountsSyncAcrossTruncation: (7, "committed but on", 200),
-    mutants.ChangesTwoAtOnce: (10, "both lead in term", 100),
-    mutants.SnapshotsWithoutMembers: (115, "changes more than one voter", 1000),
-    mutants.MixesSnapshots: (26, "damaged on its way", 500),
-    mutants.ReadsWithoutMajority: (22, "reads at", 500),
-    mutants.ReadsBeforeOwnCommit: (3, "reads at", 60),
+    mutants.ChangesTwoAtOnce: (0, "leads without the committed", 200),
+    mutants.SnapshotsWithoutMembers: (3, "changes more than one voter", 1000),
+    mutants.MixesSnapshots: (8, "damaged on its way", 500),
+    mutants.ReadsWithoutMajority: (27, "reads at", 500),
+    mutants.ReadsBeforeOwnCommit: (2, "reads at", 60),
     mutants.NoBackOff: (0, "does not recover", 20),
 }
 #: Those that dice do not catch, or not for the reason that the rule is there for.
@@ -83,7 +82,7 @@ def test_dice_catch(mutant: type[Raft]) -> None:
     for seed in range(50_000, 50_000 + bound):
         try:
             run_seed(seed, raft_class=mutant)
-        except (Violation, LookupError):
+        except Violation:
             return
     pytest.fail(f"{bound} schedules do not miss the rule")
 
