@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from warren.cluster.raft.durability import Durability
 from warren.cluster.raft.effects import Refusal, Role
-from warren.cluster.raft.messages import Append, InstallSnapshot, Message, ReadContext, VoteRequest
+from warren.cluster.raft.messages import (
+    Append,
+    AppendReply,
+    InstallSnapshot,
+    Message,
+    ReadContext,
+    VoteRequest,
+)
 from warren.cluster.raft.raft import Raft
 from warren.cluster.raft.reads import OwnReads
 from warren.cluster.raft.snapshots import SnapshotReceiver
@@ -17,6 +26,24 @@ class AnswersBeforeSync(Raft):
 
     def _send_after_all(self, to: str, message: Message) -> None:
         self._send_now(to, message)
+
+
+class OverclaimsInHeartbeats(Raft):
+    """A heartbeat is answered for entries that are still on their way to the disk."""
+
+    def _send_after_term(self, to: str, message: Message) -> None:
+        if isinstance(message, AppendReply) and message.accepted:
+            message = structs.replace(message, index=self.log.last_index)
+        super()._send_after_term(to, message)
+
+
+class AppliesUnsynced(Raft):
+    """What is committed elsewhere is applied before it is on the node's own disk."""
+
+    def _apply_committed(self) -> None:
+        stable, self._durability.stable_index = self.stable_index, self.log.last_index
+        super()._apply_committed()
+        self._durability.stable_index = stable
 
 
 class CountsItselfBeforeSync(Raft):
@@ -221,6 +248,8 @@ class AppliesTwice(Sessions):
 #: Those that random schedules catch.
 RAFTS: tuple[type[Raft], ...] = (
     AnswersBeforeSync,
+    OverclaimsInHeartbeats,
+    AppliesUnsynced,
     CountsItselfBeforeSync,
     VotesBeforeSync,
     ForgetsVote,

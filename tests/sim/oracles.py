@@ -185,6 +185,9 @@ class Oracles:
     def applied(self, node: SimNode, index: int, entry: Entry) -> None:
         if self.committed.get(index) != entry:
             self.fail(f"{node.name} applies at {index} what was not committed there")
+        stored = node.disk.stored
+        if index > stored.base_index + len(stored.entries):
+            self.fail(f"{node.name} applies {index}, which a restart would take back")
 
     def read_ready(self, node: SimNode, effect: ReadReady) -> None:
         floor = self.cluster.read_floors.pop((node.name, effect.context))

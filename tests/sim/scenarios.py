@@ -64,6 +64,16 @@ def deaf_follower(seed: int, raft_class: type[Raft] = Raft) -> None:
     must_still_lead(cluster, leader, term)
 
 
+def leader_dies(seed: int, raft_class: type[Raft] = Raft) -> None:
+    """Within a second of the leader's death the next one has committed something."""
+    cluster, leader = settled(seed, raft_class, 3)
+    cluster.run_ms(cluster.world.random.randint(0, 100))
+    before = cluster.oracles.commit_max
+    leader.crash()
+    if not cluster.run_until(lambda: cluster.oracles.commit_max > before, 1_000):
+        cluster.oracles.fail("no new leader has committed anything for a second")
+
+
 def deaf_leader(seed: int, raft_class: type[Raft] = Raft) -> None:
     """A leader is heard but hears nobody: it can commit nothing, so another one takes over."""
     cluster, leader = settled(seed, raft_class, 3)
@@ -294,6 +304,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     isolated_node_returns,
     deaf_follower,
     deaf_leader,
+    leader_dies,
     successor_is_dead,
     successor_takes_over,
     votes_again_after_crash,

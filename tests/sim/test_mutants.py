@@ -16,6 +16,8 @@ from warren.cluster.raft.raft import Raft
 #: mutant -> (a seed that catches it, by what, how many seeds catch it from anywhere)
 BY_SEED: dict[type[Raft], tuple[int, str, int]] = {
     mutants.AnswersBeforeSync: (0, "committed but on", 5),
+    mutants.OverclaimsInHeartbeats: (0, "committed but on", 20),
+    mutants.AppliesUnsynced: (0, "would take back", 10),
     mutants.CountsItselfBeforeSync: (0, "committed but on", 10),
     mutants.VotesBeforeSync: (4, "forgotten its term", 60),
     mutants.ForgetsVote: (44, "votes for", 1000),

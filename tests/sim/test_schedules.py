@@ -52,6 +52,12 @@ def test_hand_made_schedules(scenario: scenarios.Scenario) -> None:
         scenario(seed)
 
 
+@pytest.mark.slow
+def test_a_new_leader_is_found_in_time() -> None:
+    for seed in range(100):
+        scenarios.leader_dies(seed)
+
+
 def test_schedules_are_not_empty() -> None:
     """What happens in forty of them: everything that a rule is there for, and often."""
     results = [run_seed(seed) for seed in range(300, 340)]

@@ -219,6 +219,62 @@ def test_after_an_error_nothing_is_taken(
         storage.save([appended(2, 2, 2)])
 
 
+def test_everything_is_synced_before_it_counts(
+    storage: FileRaftStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def note(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*arguments: object, **named: object) -> object:
+            calls.append(name)
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(raft_storage.os, name, call)
+
+    for name in ("write", "fdatasync", "fsync", "rename", "unlink"):
+        note(name)
+    storage.save([appended(1, 2, 2), appended(2, 3, 3)])
+    assert calls == ["write", "fdatasync"]
+    calls.clear()
+    storage.save([compacted(3, 3, 3)])
+    files = ["write", "fsync"] * 2
+    assert calls == [*files, "rename", "fsync", "unlink"]
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_damage_is_noticed_or_was_never_answered(tmp_path: Path, data: st.DataObject) -> None:
+    """A log altered at will: it is what was saved up to some save, or it is refused."""
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    storage = FileRaftStorage(str(tmp_path))
+    storage.create(FOUNDERS)
+    states = [FOUNDERS]
+    for token in range(1, 4):
+        persist = appended(token, token + 1, token)
+        storage.save([persist])
+        states.append(folded(states[-1], persist))
+    storage.close()
+    log = log_of(tmp_path)
+    content = bytearray(log.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        match data.draw(st.integers(0, 2)):
+            case 0:
+                content[at] = data.draw(st.integers(0, 255))
+            case 1:
+                del content[at : at + data.draw(st.integers(1, 40))]
+            case 2:
+                content[at:at] = data.draw(st.binary(max_size=40))
+        if not content:
+            break
+    log.write_bytes(bytes(content))
+    with contextlib.suppress(RaftStorageDamagedError):
+        assert loaded(tmp_path) in states
+
+
 def test_entries_that_look_like_records_are_none(storage: FileRaftStorage, tmp_path: Path) -> None:
     """A client may know the format, but not the salt."""
     other = tmp_path / "other"
