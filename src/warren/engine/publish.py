@@ -152,6 +152,7 @@ def publish(
             return_message(channel, message)
         else:
             engine.unroutable_dropped += 1
+            engine.totals.count(vhost.name, "drop_unroutable")
         return 0
     refused = offer(queues, message, channel.outlet.now_ms)
     for queue in queues:
@@ -216,6 +217,7 @@ def return_message(channel: Channel, message: Message) -> None:
         RETURN, NO_ROUTE, "NO_ROUTE", text(message.exchange), text(message.routing_key)
     )
     channel.outlet.method_with_content(channel.number, payload, message)
+    channel.engine.totals.count(channel.connection.vhost.name, "return_unroutable")
 
 
 def check_properties(_engine: Engine, channel: Channel, message: Message) -> None:

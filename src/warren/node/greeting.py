@@ -54,16 +54,33 @@ def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def development_greeting(url: str) -> str:
+def development_greeting(url: str, node: Node | None = None) -> str:
     """Name, version, time to get ready, URL, and a command that works as it stands."""
     return "\n".join(
         [
             f"warren {warren.__version__}  ready in {process_age_s():.2f} s",
             f"  AMQP   {url}",
+            *_operating_lines(node),
             f"  Try    {next_command(url)}",
             "  Stop   Ctrl-C (everything is in memory and goes with it)",
         ]
     )
+
+
+def _operating_lines(node: Node | None) -> list[str]:
+    if node is None or node.operating is None:
+        return []
+    api, metrics = node.operating.url("http"), node.operating.url("http/prometheus")
+    lines = [f"  HTTP   {api}/api/overview"] if api is not None else []
+    if metrics is not None:
+        path = node.settings.prometheus.path.strip("/")
+        lines.append(f"  Stats  {metrics}/{path}")
+    return lines
+
+
+def operating_notes(node: Node) -> list[str]:
+    """What operators would look for and not find."""
+    return node.operating.notes if node.operating is not None else []
 
 
 def next_command(url: str) -> str:

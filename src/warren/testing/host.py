@@ -29,9 +29,10 @@ Result = TypeVar("Result")
 class NodeThread:
     """One thread, one loop, one node; it can be started once."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, with_http: bool = False) -> None:
         self.faults: list[BaseException] = []
         self._settings = settings
+        self._with_http = with_http
         self._ready: concurrent.futures.Future[Node] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._main, name="warren-broker", daemon=True)
         self._node: Node | None = None
@@ -92,6 +93,8 @@ class NodeThread:
         # The test's memory is not the broker's: an alarm for it would only puzzle.
         node = Node(self._settings, log=_log_with(_FaultCollector(self.faults)), watch_memory=False)
         node.start()
+        if self._with_http:
+            await node.start_operating().ready()
         self._ready.set_result(node)
         try:
             await self._stopping.wait()

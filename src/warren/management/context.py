@@ -1,0 +1,76 @@
+"""What every handler of the API works with: the broker, its samples, and how to act on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from warren.config.settings import Settings
+from warren.management.errors import not_found
+from warren.management.sampler import Sampler
+
+if TYPE_CHECKING:
+    from warren.engine.engine import Engine
+    from warren.engine.vhost import VHost
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerFacts:
+    """One address the node listens on."""
+
+    protocol: str
+    host: str
+    port: int
+    tls: bool = False
+
+
+@dataclass(slots=True)
+class Context:
+    """See the module's text."""
+
+    engine: Engine
+    settings: Settings
+    sampler: Sampler
+    #: Runs a function as one turn of the node, so that what follows from it is sent.
+    in_turn: Callable[[Callable[[], Any]], Any]
+    #: The AMQP listeners as they are now.
+    amqp_listeners: Callable[[], Sequence[ListenerFacts]]
+    #: The HTTP listeners; filled in as they open.
+    http_listeners: list[ListenerFacts] = field(default_factory=list)
+    #: What watches the memory may stop publishers at, in bytes.
+    memory_limit_bytes: int = 0
+    started_s: float = field(default_factory=time.monotonic)
+
+    def act(self, action: Callable[[], Result]) -> Result:
+        """Act on the engine."""
+        result: Result = self.in_turn(action)
+        return result
+
+    @property
+    def node_name(self) -> str:
+        return self.engine.settings.node_name
+
+    @property
+    def listeners(self) -> list[ListenerFacts]:
+        return [*self.amqp_listeners(), *self.http_listeners]
+
+    def vhost(self, name: str) -> VHost:
+        """Raises 404 when there is none."""
+        vhost = self.engine.vhosts.get(name)
+        if vhost is None:
+            raise not_found()
+        return vhost
+
+
+@dataclass(slots=True)
+class Actor:
+    """Stands for a connection of the caller in the verbs of the engine, which check its rights."""
+
+    user: str
+    vhost: VHost
+    name: str = "management"
+    exclusive_queues: set[str] = field(default_factory=set)
