@@ -244,7 +244,7 @@ async def get_vhost(call: Call) -> Answer:
 
 
 async def put_vhost(call: Call) -> Answer:
-    """Make or change a virtual host."""
+    """Make or change a virtual host; who makes it has all permissions in it."""
     name, body = call.path["name"], await call.body()
     engine = call.context.engine
     existed = name in engine.vhosts
@@ -255,6 +255,9 @@ async def put_vhost(call: Call) -> Answer:
 
     def act() -> None:
         vhost = engine.add_vhost(name)
+        if not existed and engine.directory.has_user(call.caller.name):
+            # Whoever makes one through the API can use it at once.
+            engine.directory.set_permissions(call.caller.name, name, ".*", ".*", ".*")
         if description is not None:
             vhost.description = description
         if tags is not None:
