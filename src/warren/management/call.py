@@ -116,6 +116,9 @@ def field_of(body: Mapping[str, Any], name: str, kind: type, default: Any = ...)
             raise bad_request(f"{{key_missing,{name}}}")
         return default
     value = body[name]
+    if kind is dict and value == []:
+        # To RabbitMQ's clients an empty list is an empty object as well.
+        return {}
     if kind is bool and isinstance(value, str) and value.lower() in {"true", "false"}:
         return value.lower() == "true"
     if kind is int and isinstance(value, str) and value.lstrip("-").isdigit():
