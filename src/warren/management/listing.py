@@ -138,25 +138,29 @@ async def answer_list(
 ) -> web.StreamResponse:
     """Show the items, which come in their natural order, as the query asks."""
     query = parse_query(call.query)
-    pace = Pace()
     found = list(items)
     if query.name is not None and name_of is not None:
         pattern = query.name
         found = [item for item in found if pattern.search(name_of(item))]
     filtered = len(found)
+    rows: list[Any]
     if query.needs_all:
-        encoded = await _sorted_page(found, show, query, pace)
+        rows = await _sorted_page(found, show, query, Pace())
     else:
         if query.reverse:
             found.reverse()
-        encoded = []
-        for item in _cut(found, query):
-            encoded.append(to_json(pick(show(item), query.columns)))
-            await pace.rest()
-    body = b"[" + b",".join(encoded) + b"]"
+        rows = _cut(found, query)
+
+    def encoded(row: Any) -> bytes:
+        return row if query.needs_all else to_json(pick(show(row), query.columns))
+
+    head, tail = b"[", b"]"
     if query.page is not None:
-        body = _page_body(query, len(items), filtered, len(encoded), body)
-    return await send_json(call.request, body)
+        head, tail = _page_head(query, len(items), filtered, len(rows)) + b"[", b"]}"
+    if len(rows) <= SHORT_LIST:
+        body = head + b",".join([encoded(row) for row in rows]) + tail
+        return await send_json(call.request, body)
+    return await _send_long(call.request, head, rows, encoded, tail)
 
 
 async def _sorted_page(
@@ -172,7 +176,8 @@ async def _sorted_page(
     return [encoded for _, _, encoded in _cut(rows, query)]
 
 
-def _page_body(query: ListQuery, total: int, filtered: int, count: int, items: bytes) -> bytes:
+def _page_head(query: ListQuery, total: int, filtered: int, count: int) -> bytes:
+    """A page up to its items."""
     assert query.page is not None
     head = to_json(
         {
@@ -184,13 +189,14 @@ def _page_body(query: ListQuery, total: int, filtered: int, count: int, items: b
             "total_count": total,
         }
     )
-    return head[:-1] + b',"items":' + items + b"}"
+    return head[:-1] + b',"items":'
 
 
 #: Shorter bodies are sent in one piece, uncompressed.
 SMALL_BYTES = 1024
-#: Larger ones in such pieces, so that no write keeps the loop for long.
-PIECE_BYTES = 256 * 1024
+#: Longer lists are sent while they are made, in such pieces.
+SHORT_LIST = 20
+PIECE_BYTES = 64 * 1024
 
 HEADERS = {
     "Content-Type": "application/json",
@@ -200,30 +206,44 @@ HEADERS = {
 
 
 async def send_json(request: web.Request, body: bytes) -> web.StreamResponse:
-    """Answer with JSON that is encoded already; long bodies are compressed off the loop."""
-    if len(body) < SMALL_BYTES or request.method == "HEAD":
-        return web.Response(body=body, headers=HEADERS)
-    if "gzip" in request.headers.get("Accept-Encoding", ""):
-        body = await _gzip(body)
-        headers = {**HEADERS, "Content-Encoding": "gzip"}
-    else:
-        headers = HEADERS
-    if len(body) <= PIECE_BYTES:
-        return web.Response(body=body, headers=headers)
-    response = web.StreamResponse(headers=headers)
-    response.content_length = len(body)
-    await response.prepare(request)
-    view = memoryview(body)
-    for at in range(0, len(view), PIECE_BYTES):
-        await response.write(view[at : at + PIECE_BYTES])
-    await response.write_eof()
+    """Answer with JSON that is encoded already."""
+    response = web.Response(body=body, headers=HEADERS)
+    if len(body) >= SMALL_BYTES and request.method != "HEAD":
+        _compress(request, response)
     return response
 
 
-async def _gzip(body: bytes) -> bytes:
-    import asyncio
-    import gzip
+def _compress(request: web.Request, response: web.StreamResponse) -> None:
+    """The library compresses all but the smallest pieces off the loop."""
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)
 
-    loop = asyncio.get_running_loop()
-    # The compressor lets go of the interpreter's lock, so the loop goes on.
-    return await loop.run_in_executor(None, gzip.compress, body, 1)
+
+async def _send_long(
+    request: web.Request,
+    head: bytes,
+    rows: Sequence[Any],
+    encoded: Callable[[Any], bytes],
+    tail: bytes,
+) -> web.StreamResponse:
+    """Show row after row, and send what has gathered now and then."""
+    response = web.StreamResponse(headers=HEADERS)
+    _compress(request, response)
+    await response.prepare(request)
+    if request.method == "HEAD":
+        return response
+    pace = Pace()
+    pieces = [head]
+    size = 0
+    for number, row in enumerate(rows):
+        piece = encoded(row)
+        pieces += (b",", piece) if number else (piece,)
+        size += len(piece)
+        if size >= PIECE_BYTES:
+            await response.write(b"".join(pieces))
+            pieces, size = [], 0
+        await pace.rest()
+    pieces.append(tail)
+    await response.write(b"".join(pieces))
+    await response.write_eof()
+    return response
