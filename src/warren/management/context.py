@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from warren.config.settings import Settings
 from warren.management.errors import not_found
+from warren.management.events import EventLog
 from warren.management.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Context:
     engine: Engine
     settings: Settings
     sampler: Sampler
+    events: EventLog
     #: Runs a function as one turn of the node, so that what follows from it is sent.
     in_turn: Callable[[Callable[[], Any]], Any]
     #: The AMQP listeners as they are now.

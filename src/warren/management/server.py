@@ -26,15 +26,23 @@ from warren.management import (
     routes_declare,
     routes_node,
     routes_objects,
+    routes_own,
     routes_policies,
 )
-from warren.management.call import Call, Reply, Route
+from warren.management.call import Answer, Call, Reply, Route
 from warren.management.caller import Caller
 from warren.management.context import Context
 from warren.management.encode import to_json
 from warren.management.errors import REFUSALS, ApiError, as_api_error, not_found
 from warren.management.listing import HEADERS, send_json
+from warren.management.openapi import describe
 from warren.telemetry.log import logger
+
+
+async def get_openapi(_call: Call) -> Answer:
+    """This description of the API."""
+    return describe(ROUTES)
+
 
 ROUTES: tuple[Route, ...] = (
     *routes_node.ROUTES,
@@ -42,6 +50,8 @@ ROUTES: tuple[Route, ...] = (
     *routes_declare.ROUTES,
     *routes_access.ROUTES,
     *routes_policies.ROUTES,
+    *routes_own.ROUTES,
+    Route("GET", "/openapi.json", "open", get_openapi),
 )
 REALM = 'Basic realm="RabbitMQ Management"'
 CSP = "script-src 'self'; object-src 'self'"

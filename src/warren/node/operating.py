@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from warren.config.settings import TlsSettings
 from warren.management.context import Context, ListenerFacts
+from warren.management.events import EventLog
 from warren.management.sampler import Sampler
 from warren.net.listener import SocketOptions, listening_socket
 from warren.net.tls import make_context
@@ -51,6 +52,7 @@ class Operating:
             node.engine,
             settings,
             sampler,
+            EventLog(node.engine),
             node.in_turn,
             lambda: [
                 ListenerFacts(
@@ -90,6 +92,7 @@ class Operating:
             self._close_doors()
             raise
         self.context.sampler.start()
+        self.context.events.start()
         loop = asyncio.get_running_loop()
         self._serving = loop.create_task(self._serve(control_socket))
 
@@ -142,6 +145,7 @@ class Operating:
     async def stop(self) -> None:
         """Close everything."""
         await self.context.sampler.stop()
+        self.context.events.stop()
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.gather(self._serving, return_exceptions=True)
