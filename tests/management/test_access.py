@@ -99,6 +99,9 @@ def test_tags(users: dict[str, Api], method: str, path: str, access: str) -> Non
     else:
         body = None if method in {"GET", "DELETE"} else {}
     for tag, api in users.items():
+        if path.endswith("/stream") and tag in TABLE[access]:
+            # It would never end.
+            continue
         status = api(method, f"/api{path}", body).status
         if tag in TABLE[access]:
             assert status != 401, (tag, method, path)

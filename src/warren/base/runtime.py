@@ -18,6 +18,15 @@ def runtime_directory() -> Path:
     return Path(f"/tmp/warren-{os.getuid()}")
 
 
+def is_private(directory: Path) -> bool:
+    """Whether nobody else could put a socket of theirs in the place of ours."""
+    try:
+        found = directory.stat()
+    except OSError:
+        return False
+    return found.st_uid in {os.getuid(), 0} and not found.st_mode & 0o022
+
+
 def control_socket(node_name: str) -> Path:
     """The socket of a node, by its name."""
     return runtime_directory() / (re.sub(r"[^\w.@-]", "_", node_name) + ".sock")

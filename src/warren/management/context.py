@@ -45,6 +45,8 @@ class Context:
     http_listeners: list[ListenerFacts] = field(default_factory=list)
     #: What watches the memory may stop publishers at, in bytes.
     memory_limit_bytes: int = 0
+    #: Stops the node as a signal would; None where it is not the process's own.
+    on_stop: Callable[[], None] | None = None
     started_s: float = field(default_factory=time.monotonic)
 
     def act(self, action: Callable[[], Result]) -> Result:

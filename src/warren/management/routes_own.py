@@ -143,7 +143,29 @@ async def stream_events(call: Call) -> Answer:
     return response
 
 
+async def authenticate_user(call: Call) -> Answer:
+    """Check a user's password without logging in as it."""
+    password = field_of(await call.body(), "password", str)
+    directory = call.context.engine.directory
+    name = call.path["user"]
+    if not directory.has_user(name) or not directory.user(name).accepts_password(password):
+        raise bad_request(f"user '{name}' - invalid credentials")
+    return {"name": name, "tags": list(directory.user(name).tags)}
+
+
+async def stop_node(call: Call) -> Answer:
+    """Stop the node in good order, as a signal would."""
+    if call.path["node"] != call.context.node_name:
+        raise not_found()
+    if call.context.on_stop is None:
+        raise bad_request("this node is part of another program and ends with it")
+    call.context.on_stop()
+    return None
+
+
 ROUTES = (
+    Route("POST", "/users/{user}/authenticate", "administrator", authenticate_user),
+    Route("POST", "/nodes/{node}/stop", "administrator", stop_node),
     Route("GET", "/queues/{vhost}/{name}/unacked", "vhost", list_unacked),
     Route("GET", "/queues/{vhost}/{name}/mirrors", "vhost", list_mirrors),
     Route("POST", "/queues/{vhost}/{name}/move", "vhost", move_messages),

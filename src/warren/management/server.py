@@ -21,6 +21,7 @@ from aiohttp import web
 
 from warren.auth.directory import CredentialsRefused
 from warren.auth.users import User
+from warren.base.runtime import is_private
 from warren.management import (
     routes_access,
     routes_declare,
@@ -295,6 +296,8 @@ class ManagementServer:
     async def listen_unix(self, path: Path) -> None:
         """Open the socket that needs no password; only this user may connect. Raises OSError."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not is_private(path.parent):
+            raise OSError(errno.EPERM, "others may write to its directory")
         if await _is_alive(path):
             raise OSError(errno.EADDRINUSE, "another node of this name is running")
         path.unlink(missing_ok=True)

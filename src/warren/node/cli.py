@@ -186,7 +186,8 @@ def _run(
             loop.add_signal_handler(number, stopping.set)
         node.start()
         try:
-            node.start_operating(control_socket(node.name), forgiving)
+            operating = node.start_operating(control_socket(node.name), forgiving)
+            operating.context.on_stop = stopping.set
         except StartError:
             await node.stop()
             raise
