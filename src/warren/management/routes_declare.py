@@ -22,6 +22,7 @@ from warren.management.show_topology import show_binding, show_default_binding
 from warren.routing.binding import Binding
 
 if TYPE_CHECKING:
+    from warren.model.message import Message
     from warren.routing.binding import DestinationKind
 
 #: More messages than this are not taken in one request: they would all be in memory at once.
@@ -223,14 +224,14 @@ async def get_messages(call: Call) -> Answer:
         raise bad_request(f"count must be between 0 and {TAKE_MAX}, truncate at least 0")
     engine, actor = call.context.engine, call.actor
 
-    def act() -> list[dict[str, Any]]:
+    def act() -> list[tuple[Message, bool, int]]:
         engine.check_access(actor, "queue", queue.name, "read")
         engine.check_owner(actor, queue)
         touch(engine, queue)
-        taken = take(engine, queue, count, ack_mode)
-        return [show_message(*found, encoding, truncate) for found in taken]
+        return take(engine, queue, count, ack_mode)
 
-    return call.context.act(act)
+    taken = call.context.act(act)
+    return await answer_list(call, taken, lambda found: show_message(*found, encoding, truncate))
 
 
 ROUTES = (
