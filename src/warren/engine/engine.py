@@ -30,6 +30,7 @@ from warren.engine import publish as publishing
 from warren.engine.changes import Changes
 from warren.engine.effects import Effects
 from warren.engine.settings import EngineSettings
+from warren.engine.totals import Totals
 from warren.engine.vhost import VHost
 from warren.model.errors import ConnectionForced, NotFound
 from warren.model.ports import TurnClock
@@ -110,6 +111,11 @@ class Engine:
         #: Delayed exchange -> the messages that wait in it.
         self.delayed: dict[Exchange, delaying.WaitingRoom] = {}
         self.unroutable_dropped = 0
+        self.totals = Totals()
+        #: Runtime parameters that other parts than the engine give a meaning:
+        #: (virtual host, component, name) -> value; and those of the whole cluster by name.
+        self.parameters: dict[tuple[str, str, str], Any] = {}
+        self.global_parameters: dict[str, Any] = {}
         #: Told of everything that happens to entities: (event name, details).
         self.listeners: list[Listener] = []
         self._later: list[Callable[[int], None]] = []
@@ -221,6 +227,9 @@ class Engine:
             self.drop_delayed(exchange)
         del self.vhosts[name]
         self.directory.delete_vhost(name)
+        for key in [key for key in self.parameters if key[0] == name]:
+            del self.parameters[key]
+        self.totals.forget_vhost(name)
         self.emit("vhost.deleted", name=name)
 
     def check_access(

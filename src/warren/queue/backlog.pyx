@@ -269,6 +269,27 @@ cdef class Backlog(QueuePort):
         log.open_mark = self.journal.open_up(self, (slot - position) | upto)
         return 0
 
+    def open_ahead(self, uint64_t count):
+        """Have the next `count` messages opened; the record of the log to wait for, 0: none."""
+        cdef SlotLog log
+        cdef uint64_t upto, mark = 0
+        cdef int64_t head
+        if not self.durable or self.journal is None:
+            return 0
+        self.watermark_moved()
+        for i, level in enumerate((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            head = -1 if log is None else log.first_ready()
+            if head < 0:
+                continue
+            upto = min(<uint64_t>head + count, log.next_position)
+            if upto > log.opened and upto > log.opening:
+                log.opening = upto
+                log.open_mark = self.journal.open_up(self, <uint64_t>i << LEVEL_SHIFT | upto)
+            if log.opening > log.opened and upto > log.opened:
+                mark = max(mark, log.open_mark)
+        return mark
+
     cdef bint watermark_moved(self) except -1:
         """Takes over the watermarks that are on the disk now; whether there were any."""
         cdef bint moved = False

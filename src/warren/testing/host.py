@@ -31,10 +31,13 @@ Result = TypeVar("Result")
 class NodeThread:
     """One thread, one loop, one node; it can be started once."""
 
-    def __init__(self, settings: Settings, data_dir: Path | None = None) -> None:
+    def __init__(
+        self, settings: Settings, data_dir: Path | None = None, with_http: bool = False
+    ) -> None:
         self.faults: list[BaseException] = []
         self._settings = settings
         self._data_dir = data_dir
+        self._with_http = with_http
         self._ready: concurrent.futures.Future[Node] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._main, name="warren-broker", daemon=True)
         self._node: Node | None = None
@@ -98,6 +101,8 @@ class NodeThread:
         try:
             node = Node(self._settings, log=log, watch_memory=False, data_dir=self._data_dir)
             node.start()
+            if self._with_http:
+                await node.start_operating().ready()
             self._ready.set_result(node)
             try:
                 await self._stopping.wait()
