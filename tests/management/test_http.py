@@ -6,8 +6,8 @@ import gzip
 import json
 
 import pytest
-from api import Api, q
 
+from management.api import Api, q
 from warren.testing.broker import Broker
 
 NOT_FOUND = (404, "Object Not Found", "Not Found")
