@@ -9,7 +9,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from warren.ctl.main import GROUPS, commands
+from warren.ctl.main import commands
 from warren.testing.broker import Broker
 
 Ctl = Callable[..., tuple[int, str, str]]
@@ -310,7 +310,6 @@ def test_help(ctl: Ctl) -> None:
     assert "list_queues" in ctl("completion", "bash")[1]
     assert ctl("autocomplete", "list_q")[1] == "list_queues\n"
     assert len({command.name for command in commands()}) == len(commands())
-    assert len(GROUPS) == 5
 
 
 def test_odd_names_do_not_break_tables(broker: Broker, ok: Ok) -> None:
@@ -323,3 +322,28 @@ def test_odd_names_do_not_break_tables(broker: Broker, ok: Ok) -> None:
         )
     )
     assert ok("-s", "-p", "odd", "list_queues") == "a\\tb\\nc\t0\n"
+
+
+def test_doctor(broker: Broker, ctl: Ctl, ok: Ok, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.ctl.doctor.FILES_WISHED", 1)
+    monkeypatch.setattr("warren.ctl.doctor.FORGOTTEN_MESSAGES", 3)
+    assert ok("doctor") == "Nothing to find fault with.\n"
+    assert json.loads(ok("doctor", "--json")) == []
+    ok("add_user", "lazy", "lazy")
+    ok("pub", "--count", "3", "forgotten", "x")
+    broker.set_alarm("memory")
+    try:
+        status, out, _ = ctl("doctor")
+    finally:
+        broker.set_alarm("memory", False)
+    assert status == 69
+    assert "memory is short" in out
+    assert "the password of user 'lazy'" in out
+    assert "queue 'forgotten' in vhost '/' holds 3 messages and has no consumer" in out
+    assert out.count("  fix: ") == 3
+    monkeypatch.setattr("warren.ctl.doctor.FILES_WISHED", 2**60)
+    assert "raise the limit: ulimit -n" in ctl("doctor")[1]
+    monkeypatch.setattr("warren.ctl.doctor.CLOCK_OFF_S", -1000.0)
+    assert "s apart" in ctl("doctor")[1]
+    ok("delete_user", "lazy")
+    ok("delete_queue", "forgotten")

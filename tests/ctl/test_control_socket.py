@@ -61,6 +61,23 @@ def test_no_password_is_needed(node: object, environment: dict[str, str]) -> Non
     assert ctl(environment, "-n", "other@here", "ping").returncode == 69
 
 
+def test_the_operator_may_do_everything(node: object, environment: dict[str, str]) -> None:
+    """No user has permissions in a virtual host that was just made."""
+    for words in (
+        ("add_vhost", "fresh"),
+        ("-p", "fresh", "pub", "q", "x"),
+        ("-p", "fresh", "get", "q"),
+        ("-p", "fresh", "purge_queue", "q"),
+        ("-p", "fresh", "delete_queue", "q"),
+    ):
+        done = ctl(environment, *words)
+        assert done.returncode == 0, done
+    assert ctl(environment, "-s", "list_permissions", "-p", "fresh").stdout == ""
+    # A user of the operator's name has none of its rights.
+    assert ctl(environment, "add_user", "rmq-cli", "pw").returncode == 0
+    assert ctl(environment, "-s", "list_user_permissions", "rmq-cli").stdout == ""
+
+
 def test_only_this_user_may_connect(node: object, environment: dict[str, str]) -> None:
     directory = Path(environment["WARREN_RUNTIME_DIR"])
     path = directory / "ctl@here.sock"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pika
 import pytest
-from api import Api, q
 
+from management.api import Api, q
 from warren.testing.broker import Broker
 
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from api import Api, q
 
+from management.api import Api, q
 from warren.management.server import ROUTES
 from warren.testing.broker import Broker
 

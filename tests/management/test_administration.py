@@ -8,8 +8,8 @@ from typing import Any
 
 import pika
 import pytest
-from api import Api
 
+from management.api import Api
 from warren.auth.password import hash_password
 from warren.testing.broker import Broker
 

@@ -12,8 +12,8 @@ from typing import Any
 import kombu
 import pyrabbit2
 import pytest
-from api import Api
 
+from management.api import Api
 from warren.testing.broker import Broker
 
 WAIT_S = 30

@@ -6,8 +6,9 @@ import gzip
 import json
 
 import pytest
-from api import Api, q
 
+from management.api import Api, q
+from warren.management.patterns import is_cheap
 from warren.testing.broker import Broker
 
 NOT_FOUND = (404, "Object Not Found", "Not Found")
@@ -166,3 +167,45 @@ def test_light_lists(api: Api, queues: str) -> None:
     found = api.get(f"/queues/{queues}?disable_stats=true&enable_queue_totals=true")
     assert "message_stats" not in found[0]
     assert [row["messages"] for row in found] == [3, 1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+$",
+        "(a|a)*$",
+        "(a*)*b",
+        "((a{1,99})*)",
+        "a*a*a*a*a*b",
+        r"(a)\1",
+        "x" * 300,
+        "(?=(a+)+)b",
+    ],
+)
+def test_costly_patterns(pattern: str) -> None:
+    assert not is_cheap(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^ab", ".*foo.*", "^(a|b)\\.x$", "[a-z]+[.][0-9]{1,5}$", "a?b"]
+)
+def test_cheap_patterns(pattern: str) -> None:
+    assert is_cheap(pattern)
+
+
+def test_a_costly_filter_is_refused(api: Api) -> None:
+    refused = api.refusal("GET", "/queues?page=1&use_regex=true&name=" + q("(a+)+$"))
+    assert refused[:2] == (400, "bad_request")
+
+
+def test_a_fault_of_ours(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_self: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("warren.management.call.Call.visible_vhosts", fail)
+    assert api.refusal("GET", "/queues") == (
+        500,
+        "internal_server_error",
+        "a fault of the broker",
+    )
+    assert api.get("/whoami")["name"] == "guest"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pika
 import pytest
-from api import Api, q
 
+from management.api import Api, q
 from warren.testing.broker import Broker
 
 Channel = pika.adapters.blocking_connection.BlockingChannel

@@ -8,9 +8,9 @@ import urllib.request
 from typing import Any
 
 import pika
-from api import Api
-from test_objects import publish
 
+from management.api import Api
+from management.test_objects import publish
 from warren.management.server import ROUTES
 from warren.testing.broker import Broker
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pika
-from api import Api, q
 
+from management.api import Api, q
 from warren.management.samples import Gauge, History, Series, Span
 from warren.testing.broker import Broker
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pika
 import pytest
-from api import Api, q
 
+from management.api import Api, q
 from warren.testing.broker import Broker
 
 CAPTURES = Path(__file__).parent / "captures"

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from api import Api
 
+from management.api import Api
 from warren.model.queue_arguments import QueueDeclaration
 from warren.node.node import Node
 from warren.testing.broker import Broker

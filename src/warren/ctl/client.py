@@ -22,6 +22,8 @@ class Answer:
 
     status: int
     value: Any
+    #: The header as it came, for who needs more.
+    head: str = ""
 
 
 class Client:
@@ -70,8 +72,8 @@ class Client:
             ) from None
         except OSError as error:
             raise CtlError(UNAVAILABLE, self._unreachable(error)) from error
-        status, content = _parse(raw)
-        return Answer(status, json.loads(content) if content.strip() else None)
+        status, head, content = _parse(raw)
+        return Answer(status, json.loads(content) if content.strip() else None, head)
 
     def _connect(self) -> socket.socket:
         if self._path is None:
@@ -122,14 +124,14 @@ def _read_all(connection: socket.socket) -> bytes:
         pieces.append(piece)
 
 
-def _parse(raw: bytes) -> tuple[int, bytes]:
+def _parse(raw: bytes) -> tuple[int, str, bytes]:
     head, separator, body = raw.partition(b"\r\n\r\n")
     words = head.split(b" ", 2)
     if not separator or len(words) < 2 or not words[1].isdigit():
         raise CtlError(UNAVAILABLE, "Error: the node hung up before it had answered")
     if b"transfer-encoding: chunked" in head.lower():
         body = _join_chunks(body)
-    return int(words[1]), body
+    return int(words[1]), head.decode("latin-1"), body
 
 
 def _join_chunks(body: bytes) -> bytes:

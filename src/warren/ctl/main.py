@@ -17,6 +17,7 @@ GROUPS = (
     ("Policies, parameters, definitions", "policies"),
     ("Nodes, health, operations", "operate"),
     ("Messages and events", "messages"),
+    ("Trouble", "doctor"),
 )
 
 

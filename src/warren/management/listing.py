@@ -17,6 +17,7 @@ from warren.management.call import Call
 from warren.management.encode import to_json
 from warren.management.errors import ApiError, bad_request
 from warren.management.pace import Pace
+from warren.management.patterns import is_cheap
 
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 
@@ -81,9 +82,12 @@ def _pattern(query: Mapping[str, str]) -> re.Pattern[str] | None:
     if query.get("use_regex", "false").lower() != "true":
         return re.compile(re.escape(name), re.IGNORECASE)
     try:
-        return re.compile(name)
+        pattern = re.compile(name)
     except (re.error, OverflowError, RecursionError) as error:
         raise bad_request(f"Invalid regular expression '{name}': {error}") from error
+    if not is_cheap(name):
+        raise bad_request(f"Regular expression '{name}' could take for ever; use a simpler one")
+    return pattern
 
 
 def pick(shown: Shown, columns: Sequence[Sequence[str]]) -> Shown:

@@ -52,11 +52,13 @@ def build_message(
     return message
 
 
-def publish(engine: Engine, user: str, vhost: VHost, message: Message) -> bool:
+def publish(engine: Engine, actor: Any, message: Message) -> bool:
     """Publish as a user; whether any queue took it. Raises what a channel would."""
+    vhost: VHost = actor.vhost
+    user: str = actor.user
     name = message.exchange.decode()
     exchange = vhost.exchange(name)
-    engine.directory.check_access(user, vhost.name, "exchange", name, "write")
+    engine.check_access(actor, "exchange", name, "write")
     key = message.routing_key.decode("utf-8", "surrogateescape")
     if exchange.type == "topic":
         engine.directory.check_topic_access(user, vhost.name, name, key, "write")

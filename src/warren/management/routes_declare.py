@@ -183,7 +183,7 @@ async def delete_binding(call: Call) -> Answer:
 
 async def publish_message(call: Call) -> Answer:
     """Publish a message; the answer says whether a queue took it."""
-    body, vhost = await call.body(), call.vhost
+    body, actor = await call.body(), call.actor
     exchange = call.exchange()
     properties = body.get("properties", {})
     if properties == []:
@@ -199,7 +199,7 @@ async def publish_message(call: Call) -> Answer:
         ),
     )
     engine = call.context.engine
-    routed = call.context.act(lambda: publish(engine, call.caller.name, vhost, message))
+    routed = call.context.act(lambda: publish(engine, actor, message))
     return {"routed": routed}
 
 

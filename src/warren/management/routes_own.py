@@ -129,6 +129,8 @@ async def stream_events(call: Call) -> Answer:
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
     )
     await response.prepare(call.request)
+    if call.request.method == "HEAD":
+        return response
     await response.write(b": listening\n\n")
     async for news in events.follow(number, PATIENCE_S):
         pieces = [

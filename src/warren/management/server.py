@@ -20,7 +20,7 @@ from pathlib import Path
 from aiohttp import web
 
 from warren.auth.directory import CredentialsRefused
-from warren.auth.users import User
+from warren.auth.users import OPERATOR, User
 from warren.base.runtime import is_private
 from warren.management import (
     routes_access,
@@ -78,7 +78,7 @@ class Doorman:
         """Raises 401 with the body that RabbitMQ gives."""
         directory = self._context.engine.directory
         if request.app.get(TRUSTED, False):
-            return Caller(User(self._local_user(), tags=("administrator",)), directory)
+            return Caller(User(OPERATOR, tags=("administrator",)), directory)
         header = request.headers.get("Authorization")
         if header is None:
             raise ApiError(401, "", None)
@@ -93,13 +93,6 @@ class Doorman:
             raise ApiError(401, "not_authorized", "Login failed") from None
         self._failures.pop(address, None)
         return Caller(user, directory)
-
-    def _local_user(self) -> str:
-        """Whoever may open the socket acts for the first administrator there is."""
-        for user in self._context.engine.directory.list_users():
-            if user.has_tag("administrator"):
-                return user.name
-        return "local"
 
     async def _slow_down(self, address: str) -> None:
         count, since_s = self._failures.get(address, (0, 0.0))
@@ -194,6 +187,11 @@ class ManagementServer:
                 return _refusal(as_api_error(error))
             except web.HTTPRequestEntityTooLarge:
                 return _refusal(ApiError(413, "payload_too_large", "Payload too large"))
+            except web.HTTPException:
+                raise
+            except Exception:  # noqa: BLE001 - one request that fails is no reason for another to
+                logger("management").exception("a fault of ours: %s %s", route.method, request.path)
+                return _refusal(ApiError(500, "internal_server_error", "a fault of the broker"))
 
         return answer
 

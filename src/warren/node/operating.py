@@ -91,7 +91,8 @@ class Operating:
         except StartError:
             self._close_doors()
             raise
-        self.context.sampler.start()
+        if settings.management.rates_mode != "none":
+            self.context.sampler.start()
         self.context.events.start()
         loop = asyncio.get_running_loop()
         self._serving = loop.create_task(self._serve(control_socket))
