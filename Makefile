@@ -3,21 +3,26 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml $(shell find src -name '*.pyx' -o -name '*.pxd')
-# make bench BENCH=--quick, make suites SUITES="--suite kombu"
+# make bench BENCH=--quick, make suites SUITES="--suite kombu", make sim SIM="--seeds 20000"
 BENCH ?=
 SUITES ?=
+# make crash CRASH="--kills 200 --seed 7 --out crash.json", CRASH="--stops 50"
+CRASH ?=
+SIM ?=
 
-.PHONY: run test check lint types layers bench suites clean
+.PHONY: run test check lint types layers bench suites crash sim clean
 
 run: $(VENV)/.built
 	$(BIN)/warren dev
 
 test: check
-	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session
+	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session --ignore=tests/sim
+	$(BIN)/pytest -q -n 2 -m slow tests/sim
 	$(BIN)/python tests/suites/run.py --fast
 
 check: lint types layers
 	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/session bench/tests
+	$(BIN)/pytest -q -n 2 -m "not slow" tests/sim
 
 lint: $(VENV)/.built
 	$(BIN)/ruff format --check .
@@ -34,9 +39,17 @@ layers: $(VENV)/.built
 bench: $(VENV)/.built
 	$(BIN)/python -m bench $(BENCH)
 
+# Clusters in virtual time, each from a seed; a failure says which. One again: SIM="--show SEED".
+sim: $(VENV)/.built
+	cd tests && ../$(BIN)/python -m sim $(SIM)
+
 # Other people's client suites against Warren; downloads them.
 suites: $(VENV)/.built
 	$(BIN)/python tests/suites/run.py --broker warren $(SUITES)
+
+# The broker killed again and again under load; what it had confirmed must come back.
+crash: $(VENV)/.built
+	$(BIN)/python tests/crash $(CRASH)
 
 $(VENV)/.installed: requirements/dev.txt
 	@command -v $(PYTHON) >/dev/null || { \

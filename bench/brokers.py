@@ -16,7 +16,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 READY_TIMEOUT_S = 90.0
-STOP_TIMEOUT_S = 30.0
+#: RabbitMQ writes the index of a large queue when it is asked to end.
+STOP_TIMEOUT_S = 60.0
+SESSION_END_S = 10.0
 
 #: Debian's `rabbitmq-server` in PATH insists on its own user; the script below it does not.
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -53,9 +55,14 @@ class Broker(ABC):
     name: str
     #: Whether it knows more than the default exchange and one queue.
     full: bool = True
+    #: Which loads it takes part in: those that are kept in memory, those that are kept on disk.
+    in_memory: bool = True
+    on_disk: bool = False
 
     def __init__(self, base: Path) -> None:
         self.base = base / self.name
+        #: Lines of rabbitmq.conf for the next start, beside those that it always has.
+        self.settings: dict[str, str] = {}
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -75,6 +82,16 @@ class Broker(ABC):
         return self.process.pid
 
     @property
+    def data_directory(self) -> Path:
+        """Where the messages are, if they are on disk."""
+        return self.base / "data"
+
+    @property
+    def log_directory(self) -> Path:
+        """The part of the data that grows with every message."""
+        return self.data_directory
+
+    @property
     def endpoint(self) -> str:
         """HOST:PORT."""
         return f"127.0.0.1:{self.port}"
@@ -88,8 +105,12 @@ class Broker(ABC):
         shutil.rmtree(self.base, ignore_errors=True)
         self.base.mkdir(parents=True)
         self.port = free_port()
+        self._launch()
+        self._await_port()
+
+    def _launch(self) -> None:
         command, environment = self.command(), {**os.environ, **self.environment()}
-        with (self.base / "output.log").open("wb") as log:
+        with (self.base / "output.log").open("ab") as log:
             # A session of its own: an interrupt at the terminal reaches us alone, and we end it.
             self.process = subprocess.Popen(
                 command,
@@ -100,7 +121,38 @@ class Broker(ABC):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._await_port()
+
+    def halt(self, kill: bool) -> float:
+        """Ends the broker but leaves its data; returns how many seconds that took."""
+        start = time.monotonic()
+        if self.process is not None:
+            if kill:
+                self.process.kill()
+                self.process.wait()
+            else:
+                end_process(self.process)
+            self._end_session(self.process)
+            self.process = None
+        return time.monotonic() - start
+
+    def resume(self) -> None:
+        """Starts on the data that is there, and returns at once: the port may not answer yet."""
+        self._launch()
+
+    @staticmethod
+    def _end_session(process: subprocess.Popen[bytes]) -> None:
+        # Helpers that outlive their parent are in the session that we opened for it; the next start
+        # must not meet one that still holds the port or the data.
+        deadline = time.monotonic() + SESSION_END_S
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.killpg(process.pid, signal.SIGKILL)
+                time.sleep(0.01)
+
+    def config_text(self, listener: str) -> str:
+        """A rabbitmq.conf: where to listen, and the settings of this start."""
+        lines = {f"listeners.tcp.{listener}": self.endpoint, **self.settings}
+        return "".join(f"{key} = {value}\n" for key, value in lines.items())
 
     def _await_port(self) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S
@@ -116,12 +168,7 @@ class Broker(ABC):
 
     def stop(self) -> None:
         """Ends the broker and throws its directory away; harmless when it does not run."""
-        if self.process is not None:
-            end_process(self.process)
-            # Helpers that outlive their parent are in the session that we opened for it.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process = None
+        self.halt(kill=False)
         shutil.rmtree(self.base, ignore_errors=True)
 
     def restart(self) -> None:
@@ -136,7 +183,7 @@ class Broker(ABC):
 
 
 class Warren(Broker):
-    """Ours, as a user starts it."""
+    """Ours, as a developer starts it: in memory."""
 
     name = "warren"
 
@@ -152,10 +199,40 @@ class Warren(Broker):
         return None if program.exists() else "the warren command is not installed here"
 
 
+class StoredWarren(Broker):
+    """Ours, as an operator starts it: with a configuration and a data directory."""
+
+    name = "warren"
+    in_memory = False
+    on_disk = True
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        # Beside the other Warren, which has the same name in the tables.
+        self.base = base / "warren-stored"
+
+    @property
+    def log_directory(self) -> Path:
+        """The segments."""
+        return self.data_directory / "log"
+
+    def command(self) -> list[str]:
+        """The `warren` beside the running Python."""
+        config = self.base / "rabbitmq.conf"
+        config.write_text(self.config_text("default"))
+        program = Path(sys.executable).parent / "warren"
+        return [str(program), "serve", "--config", str(config)]
+
+    def environment(self) -> dict[str, str]:
+        """Where the data is."""
+        return {"WARREN_DATA_DIR": str(self.data_directory)}
+
+
 class RabbitMQ(Broker):
     """Debian's rabbitmq-server: own node name, ports, home, directories and name daemon."""
 
     name = "rabbitmq"
+    on_disk = True
 
     def __init__(self, base: Path) -> None:
         super().__init__(base)
@@ -176,7 +253,7 @@ class RabbitMQ(Broker):
     def environment(self) -> dict[str, str]:
         """Everything that would otherwise be shared with a RabbitMQ of this machine."""
         config = self.base / "rabbitmq.conf"
-        config.write_text(f"listeners.tcp.local = 127.0.0.1:{self.port}\n")
+        config.write_text(self.config_text("local"))
         (self.base / "rabbitmq-env.conf").touch()
         (self.base / "enabled_plugins").write_text("[].\n")
         return {
@@ -186,7 +263,7 @@ class RabbitMQ(Broker):
             "RABBITMQ_NODENAME": "bench@localhost",
             "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ("-kernel inet_dist_use_interface {127,0,0,1}"),
-            "RABBITMQ_MNESIA_BASE": str(self.base / "mnesia"),
+            "RABBITMQ_MNESIA_BASE": str(self.data_directory),
             "RABBITMQ_LOG_BASE": str(self.base / "log"),
             "RABBITMQ_PID_FILE": str(self.base / "pid"),
             "RABBITMQ_CONFIG_FILE": str(config),

@@ -71,6 +71,43 @@ def build() -> None:
         raise GeneratorError(f"amqpload does not compile:\n{compiled.stderr}")
 
 
+def sync_latency(path: Path, size: int, count: int, rate: int) -> dict[str, float]:
+    """Milliseconds of an append with fdatasync to a new file, by quantile.
+
+    Raises:
+        GeneratorError: the file cannot be written.
+    """
+    numbers = {"--size": size, "--messages": count, "--rate": rate}
+    arguments = [text for name, value in numbers.items() for text in (name, str(value))]
+    result = _result(["--mode", "sync", "--file", str(path), *arguments])
+    return {quantile: float(value) for quantile, value in result["sync_ms"].items()}
+
+
+def count_ready(broker: Broker, arguments: list[str]) -> int:
+    """How many messages the load's first queue has ready.
+
+    Raises:
+        GeneratorError: the broker does not answer, or has no such queue.
+    """
+    result = _result(["--mode", "count", "--endpoints", broker.endpoint, *arguments])
+    return int(result["ready"])
+
+
+def _result(arguments: list[str]) -> dict[str, Any]:
+    """A run in which nothing has to be read from the broker at set moments."""
+    done = subprocess.run(
+        [str(PROGRAM), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_TIMEOUT_S,
+    )
+    if done.returncode:
+        raise GeneratorError(done.stderr.strip() or f"amqpload ended with {done.returncode}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
 def run(broker: Broker, arguments: list[str]) -> Run:
     """Runs one load to its end.
 

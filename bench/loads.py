@@ -14,28 +14,40 @@ class Kind(Enum):
     FILL = "publish with no consumer, look at the memory, drain"
     QUEUES = "declare queues, look at the memory, delete them"
     CONNECTIONS = "hold idle connections, look at the memory, then use them"
+    SYNC = "publish and consume, next to bare syncs of the same disk"
+    FAN_OUT = "publish to many queues, look at what was written"
+    RESTART = "fill, end the broker, wait for the messages to be back"
+    PAGING = "fill far beyond the memory budget, drain from a cold cache"
+    STEADY = "publish and consume at a fixed rate, look at the room on disk"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load; `amount` is what FILL, QUEUES and CONNECTIONS count."""
+    """One load; `amount` is what FILL, QUEUES and CONNECTIONS count, and most of the store's."""
 
     name: str
     title: str
     kind: Kind = Kind.FLOW
     arguments: tuple[str, ...] = ()
     amount: int = 0
+    #: The amount of a quick run, where the full one takes minutes.
+    quick_amount: int = 0
     #: The prototype knows one queue and the default exchange only.
     prototype: bool = False
     #: Latencies mean something only at a rate that every broker sustains.
     latencies: bool = False
     #: Slow to set up and steady in outcome: measured in the first round only.
     once: bool = False
+    #: Kept on disk: goes to the brokers that have one.
+    on_disk: bool = False
+    #: Says nothing beside another broker's number, or would take it all day.
+    warren_only: bool = False
+    #: What the rate of a flow counts: without a consumer it is the confirms.
+    counted: str = "consumed"
 
 
 AUTO_ACK = ("--auto-ack",)
 MANUAL_ACK = ("--prefetch", "1000", "--ack-every", "100")
-CONFIRMED = ("--persistent", "--window", "1000")
 
 
 def fan_out(queues: int) -> Load:
@@ -104,11 +116,6 @@ LOADS = (
         "200 B, manual ack, prefetch 1000",
         arguments=("--size", "200", *MANUAL_ACK),
         prototype=True,
-    ),
-    Load(
-        "200B-confirm",
-        "200 B persistent, manual ack, confirms, window 1000",
-        arguments=("--size", "200", *MANUAL_ACK, *CONFIRMED),
     ),
     Load(
         "rate-20k",

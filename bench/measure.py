@@ -40,7 +40,7 @@ def _stat_fields(pid: int) -> list[str] | None:
     return text.rpartition(")")[2].split()
 
 
-def _process_tree(root: int) -> dict[int, list[str]]:
+def process_tree(root: int) -> dict[int, list[str]]:
     """The stat fields of `root` and of every process below it, by process id."""
     fields_of = {
         int(entry.name): fields
@@ -71,7 +71,7 @@ def _cpu_s(pid: int) -> float:
 
 def usage(pid: int) -> Usage:
     """CPU seconds and resident bytes of the process and its descendants."""
-    tree = _process_tree(pid)
+    tree = process_tree(pid)
     pages = sum(int(fields[_RSS]) for fields in tree.values())
     return Usage(sum(map(_cpu_s, tree)), pages * PAGE_BYTES)
 

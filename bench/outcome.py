@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from bench.loads import Curve, Load
-from bench.procedures import Metrics
+from bench.metrics import Metrics
 
 
 @dataclass(slots=True)

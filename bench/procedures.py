@@ -7,14 +7,14 @@ each of them), `memory_bytes` (for each queued message, queue or connection), `g
 
 import itertools
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from bench.brokers import Broker
-from bench.generator import Run, run
+from bench.generator import run
 from bench.loads import Kind, Load
 from bench.measure import usage
-
-Metrics = dict[str, float]
+from bench.metrics import Metrics, Pace, flow_metrics
+from bench.store_procedures import durable_flow, fan_out, paging, restart, steady, sync_flow
 
 #: Brokers free and collect a little after the last answer; memory is looked at after this.
 MEMORY_REST_S = 1.0
@@ -22,18 +22,6 @@ MEMORY_REST_S = 1.0
 HOLD_S = 1.0
 
 _serial = itertools.count(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a flow warms up and is measured."""
-
-    warm_s: float
-    measure_s: float
-
-    def arguments(self) -> list[str]:
-        """For the generator."""
-        return ["--warm", str(self.warm_s), "--seconds", str(self.measure_s)]
 
 
 def carry_out(load: Load, broker: Broker, pace: Pace) -> Metrics:
@@ -45,32 +33,18 @@ def carry_out(load: Load, broker: Broker, pace: Pace) -> Metrics:
     """
     # A name of its own each time: the prototype cannot delete a queue.
     prefix = ["--prefix", f"{load.name}.{next(_serial)}"]
-    if load.kind is Kind.FILL:
-        return _fill(load, broker, prefix)
-    if load.kind is Kind.QUEUES:
-        return _queues(load, broker, prefix)
+    if load.kind in PROCEDURES:
+        return PROCEDURES[load.kind](load, broker, prefix)
+    if load.kind is Kind.SYNC:
+        return sync_flow(load, broker, prefix, pace)
+    if load.on_disk:
+        return durable_flow(load, broker, prefix, pace)
     metrics: Metrics = {}
     if load.kind is Kind.CONNECTIONS:
         metrics = _idle_connections(load, broker)
     keep = [] if broker.full else ["--keep"]
     measured = run(broker, [*load.arguments, *prefix, *keep, *pace.arguments()])
-    return {**_flow_metrics(measured, load), **metrics}
-
-
-def _flow_metrics(measured: Run, load: Load) -> Metrics:
-    consumed = measured.number("consumed")
-    metrics = {
-        "rate": measured.number("consumed_per_s"),
-        "published": measured.number("published_per_s"),
-        "cpu_us": measured.cpu_us_per("consumed"),
-        "generator_us": measured.number("generator_cpu_s") / consumed * 1e6 if consumed else 0.0,
-    }
-    if load.latencies:
-        for kind in ("deliver", "confirm"):
-            for quantile, value in measured.result.get(f"{kind}_ms", {}).items():
-                if quantile != "count":
-                    metrics[f"{kind}_{quantile}_ms"] = float(value)
-    return metrics
+    return {**flow_metrics(measured, load), **metrics}
 
 
 def _fill(load: Load, broker: Broker, prefix: list[str]) -> Metrics:
@@ -125,3 +99,14 @@ def _idle_connections(load: Load, broker: Broker) -> Metrics:
         "connect_rate": load.amount / seconds if seconds else 0.0,
         "memory_bytes": (held.broker_rss_bytes - before) / load.amount,
     }
+
+
+#: The procedures that know themselves how long to run.
+PROCEDURES: dict[Kind, Callable[[Load, Broker, list[str]], Metrics]] = {
+    Kind.FILL: _fill,
+    Kind.QUEUES: _queues,
+    Kind.FAN_OUT: fan_out,
+    Kind.RESTART: restart,
+    Kind.PAGING: paging,
+    Kind.STEADY: steady,
+}

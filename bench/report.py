@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.bars import judge
 from bench.loads import CURVES, LOADS, Load
 from bench.outcome import Outcome
+from bench.store_loads import STORE_LOADS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -30,12 +31,14 @@ class Context:
     rounds: int
     measure_s: float
     brokers: list[str]
+    #: What the data directories are on.
+    disk: str = ""
 
 
-def describe_run(brokers: list[str], rounds: int, measure_s: float) -> Context:
+def describe_run(brokers: list[str], rounds: int, measure_s: float, disk: str) -> Context:
     """The context of a run that begins now."""
     date = datetime.now(UTC).strftime("%Y-%m-%d")
-    return Context(date, _commit(), _machine(), rounds, measure_s, brokers)
+    return Context(date, _commit(), _machine(), rounds, measure_s, brokers, disk)
 
 
 def _git(*arguments: str) -> str:
@@ -84,7 +87,7 @@ def markdown(header: Row, rows: list[Row]) -> str:
 
 
 def _measured(outcome: Outcome) -> list[Load]:
-    return [load for load in LOADS if load.name in outcome.samples]
+    return [load for load in (*LOADS, *STORE_LOADS) if load.name in outcome.samples]
 
 
 def rates_table(outcome: Outcome, brokers: list[str]) -> str:
@@ -93,6 +96,8 @@ def rates_table(outcome: Outcome, brokers: list[str]) -> str:
     header += [f"{broker} CPU µs (+ generator)" for broker in brokers]
     rows = []
     for load in _measured(outcome):
+        if all(outcome.median(load.name, broker, "rate") is None for broker in brokers):
+            continue
         row = [load.title]
         row += [number(outcome.median(load.name, broker, "rate")) for broker in brokers]
         for other in ("rabbitmq", "prototype"):
@@ -100,7 +105,7 @@ def rates_table(outcome: Outcome, brokers: list[str]) -> str:
             row.append("–" if ratio is None else f"{ratio:.2f} ×")
         row += [_cpu_cell(outcome, load, broker) for broker in brokers]
         rows.append(row)
-    return markdown(header, rows)
+    return markdown(header, rows) if rows else ""
 
 
 def _cpu_cell(outcome: Outcome, load: Load, broker: str) -> str:
@@ -137,6 +142,29 @@ DETAILS = (
     ("delete_rate", "deletes /s"),
     ("fill_rate", "fill, msg/s"),
     ("drain_rate", "drain, msg/s"),
+    ("bare_p50_ms", "bare append and fdatasync, p50 ms"),
+    ("bare_p99_ms", "bare append and fdatasync, p99 ms"),
+    ("confirm_p50_of_bare", "confirm p50, of the bare one"),
+    ("confirm_p99_of_bare", "confirm p99, of the bare one"),
+    ("written_of_body", "written to disk, of the body"),
+    ("log_of_body", "in the log, of the body"),
+    ("killed_start_s", "start after a kill, s"),
+    ("stop_s", "clean stop, s"),
+    ("clean_start_s", "start after it, s"),
+    ("backlog_mb", "backlog, MB"),
+    ("fill_mb_s", "fill, MB/s"),
+    ("blocked", "times a publisher was blocked"),
+    ("drain_mb_s", "drain, MB/s"),
+    ("disk_mb_s", "plain sequential reading, MB/s"),
+    ("cold", "page cache dropped before the drain (1: all)"),
+    ("fill_rss_mb", "most memory in the fill, MB"),
+    ("drain_rss_mb", "most memory in the drain, MB"),
+    ("peak_rss_mb", "most memory ever, MB"),
+    ("log_most_mb", "most room of the log, MB"),
+    ("log_left_mb", "room of the log afterwards, MB"),
+    ("log_left_s", "waited for that, s"),
+    ("record_bytes", "a record in the log, B"),
+    ("written_bytes", "written to disk for a message, B"),
 )
 
 
@@ -182,7 +210,7 @@ def render(outcome: Outcome, context: Context) -> str:
     seconds = f"{context.measure_s:g} s"
     parts = [
         f"{context.date}, commit {context.commit}: medians of {context.rounds} interleaved "
-        f"round(s), {seconds} each; {took_part}.\n{context.machine}.",
+        f"round(s), {seconds} each; {took_part}.\n{context.machine}; data on {context.disk}.",
         rates_table(outcome, context.brokers),
         latency_table(outcome, context.brokers),
         details_table(outcome, context.brokers),

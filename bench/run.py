@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 if not __package__:
@@ -19,17 +19,30 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import report
-from bench.brokers import PROTOTYPE_DEFAULT, Broker, BrokerError, Prototype, RabbitMQ, Warren
+from bench.brokers import (
+    PROTOTYPE_DEFAULT,
+    Broker,
+    BrokerError,
+    Prototype,
+    RabbitMQ,
+    StoredWarren,
+    Warren,
+)
+from bench.disk import describe
 from bench.generator import GeneratorError, build
 from bench.loads import CURVES, LOADS, Curve, Load
 from bench.measure import await_rest
+from bench.metrics import Metrics, Pace
 from bench.outcome import Outcome
-from bench.procedures import Metrics, Pace, carry_out
+from bench.procedures import carry_out
+from bench.store_loads import STORE_LOADS
 
 FULL_PACE, QUICK_PACE = Pace(1.0, 5.0), Pace(0.5, 1.5)
 #: Curves compare points of one broker with each other: short runs do.
 CURVE_PACE = Pace(1.0, 2.0)
 ROUNDS = 3
+#: The name of all loads of the store together.
+STORE = "store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +54,23 @@ class Plan:
     rounds: int
     pace: Pace
 
+    @property
+    def all_loads(self) -> list[Load]:
+        """Those of the curves too."""
+        return [*self.loads, *(point for curve in self.curves for point in curve.points)]
+
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short round, no curves")
     parser.add_argument("--rounds", type=int, help=f"rounds of every load ({ROUNDS})")
-    parser.add_argument("--only", action="append", metavar="NAME", help="a load or curve:NAME")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="a load, store or curve:NAME"
+    )
     parser.add_argument("--brokers", default="warren,rabbitmq,prototype", help="who takes part")
     parser.add_argument("--prototype", type=Path, help="source of the data-plane prototype")
+    parser.add_argument("--base", type=Path, help="where the data directories are made")
     parser.add_argument("--no-record", action="store_true", help="print only, write no file")
     parser.add_argument("--list", action="store_true", help="print the names for --only")
     return parser.parse_args(arguments)
@@ -61,14 +82,18 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     Raises:
         SystemExit: --only names something unknown.
     """
-    loads, curves = list(LOADS), [] if arguments.quick else list(CURVES)
+    loads, curves = [*LOADS, *STORE_LOADS], [] if arguments.quick else list(CURVES)
     if arguments.only:
         wanted = set(arguments.only)
-        loads = [load for load in LOADS if load.name in wanted]
+        if STORE in wanted:
+            wanted = wanted - {STORE} | {load.name for load in STORE_LOADS}
+        loads = [load for load in loads if load.name in wanted]
         curves = [curve for curve in CURVES if f"curve:{curve.name}" in wanted]
         known = {load.name for load in loads} | {f"curve:{curve.name}" for curve in curves}
         if unknown := wanted - known:
             raise SystemExit(f"bench: no load named {', '.join(sorted(unknown))}; see --list")
+    if arguments.quick:
+        loads = [replace(load, amount=load.quick_amount or load.amount) for load in loads]
     rounds = arguments.rounds or (1 if arguments.quick else ROUNDS)
     return Plan(loads, curves, rounds, QUICK_PACE if arguments.quick else FULL_PACE)
 
@@ -79,6 +104,7 @@ def choose_brokers(arguments: argparse.Namespace, base: Path) -> list[Broker]:
     source = arguments.prototype or Path(from_environment or PROTOTYPE_DEFAULT)
     candidates: list[tuple[Broker, str | None]] = [
         (Warren(base), Warren.missing()),
+        (StoredWarren(base), Warren.missing()),
         (RabbitMQ(base), RabbitMQ.missing()),
         (Prototype(base, source.resolve()), Prototype.missing(source)),
     ]
@@ -113,6 +139,8 @@ def start_all(brokers: list[Broker]) -> list[Broker]:
 
 def summary(metrics: Metrics) -> str:
     """The progress line's end."""
+    if "rate" not in metrics:
+        return ", ".join(f"{name} {report.number(value)}" for name, value in metrics.items())
     text = f"{report.number(metrics['rate'])} /s, {metrics['cpu_us']:.2f} CPU µs"
     if "deliver_p99_ms" in metrics:
         text += f", p50 {metrics['deliver_p50_ms']:.2f} ms, p99 {metrics['deliver_p99_ms']:.2f} ms"
@@ -137,6 +165,14 @@ def take_turn(outcome: Outcome, label: str, load: Load, broker: Broker, pace: Pa
     print(summary(metrics), flush=True)
 
 
+def takes_part(broker: Broker, load: Load) -> bool:
+    """Whether this load is asked of this broker."""
+    if load.warren_only and broker.name != "warren":
+        return False
+    kept = broker.on_disk if load.on_disk else broker.in_memory
+    return kept and (load.prototype or broker.full)
+
+
 def run_loads(plan: Plan, brokers: list[Broker], outcome: Outcome) -> None:
     """All rounds of all loads; the order of the brokers turns with the rounds."""
     for round_number in range(1, plan.rounds + 1):
@@ -145,7 +181,7 @@ def run_loads(plan: Plan, brokers: list[Broker], outcome: Outcome) -> None:
                 continue
             shift = round_number % len(brokers)
             for broker in brokers[shift:] + brokers[:shift]:
-                if load.prototype or broker.full:
+                if takes_part(broker, load):
                     await_rest(other.pid for other in brokers)
                     label = f"round {round_number}/{plan.rounds}"
                     take_turn(outcome, label, load, broker, plan.pace)
@@ -156,7 +192,8 @@ def run_curves(plan: Plan, brokers: list[Broker], outcome: Outcome) -> None:
     for curve in plan.curves:
         for point in curve.points:
             for broker in brokers:
-                if broker.full and broker.name not in outcome.samples.get(point.name, {}):
+                known = broker.name in outcome.samples.get(point.name, {})
+                if broker.full and takes_part(broker, point) and not known:
                     await_rest(other.pid for other in brokers)
                     take_turn(outcome, f"curve {curve.name}", point, broker, CURVE_PACE)
 
@@ -175,7 +212,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmarks; 0 when all that was asked for could be measured."""
     parsed = parse_arguments(arguments)
     if parsed.list:
-        print("\n".join(f"{load.name:15} {load.title}" for load in LOADS))
+        print("\n".join(f"{load.name:15} {load.title}" for load in (*LOADS, *STORE_LOADS)))
+        print(f"{STORE:15} all whose names begin with persist")
         print("\n".join(f"curve:{curve.name:9} {curve.title}" for curve in CURVES))
         return 0
     plan = make_plan(parsed)
@@ -185,17 +223,20 @@ def main(arguments: list[str] | None = None) -> int:
     # Ended from outside, the brokers must not outlive us: take the way of an interrupt.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     outcome = Outcome()
-    with tempfile.TemporaryDirectory(prefix="warren-bench-") as base:
+    with tempfile.TemporaryDirectory(prefix="warren-bench-", dir=parsed.base) as base:
         brokers: list[Broker] = []
         try:
             build()
-            brokers = choose_brokers(parsed, Path(base))
+            candidates = choose_brokers(parsed, Path(base))
+            brokers = [b for b in candidates if any(takes_part(b, load) for load in plan.all_loads)]
             started = start_all(brokers)
             if not started:
                 print("no broker to measure", file=sys.stderr)
                 return 1
-            names = [broker.name for broker in started]
-            context = report.describe_run(names, plan.rounds, plan.pace.measure_s)
+            # The two Warrens are one in the tables.
+            names = list(dict.fromkeys(broker.name for broker in started))
+            disk = describe(Path(base))
+            context = report.describe_run(names, plan.rounds, plan.pace.measure_s, disk)
             run_loads(plan, started, outcome)
             run_curves(plan, started, outcome)
         except (GeneratorError, BrokerError) as error:

@@ -128,13 +128,14 @@ static void note_version(struct conn *c, const uint8_t *start_args) {
              (const char *)p + sizeof field + 3);
 }
 
-// Client properties. With this capability a refused login is answered with a reason; without it
-// the broker just closes the socket.
+// Client properties. With the first capability a refused login is answered with a reason; without
+// it the broker just closes the socket. With the second an alarm is told, not just felt.
 static uint8_t *put_properties(uint8_t *p) {
     uint8_t *table = p;
     p = put_u8(put_short_string(p + 4, "capabilities"), 'F');
     uint8_t *inner = p;
     p = put_u8(put_u8(put_short_string(p + 4, "authentication_failure_close"), 't'), 1);
+    p = put_u8(put_u8(put_short_string(p, "connection.blocked"), 't'), 1);
     put_u32(inner, (uint32_t)(p - inner - 4));
     p = put_string_field(p, "product", "amqpload");
     put_u32(table, (uint32_t)(p - table - 4));

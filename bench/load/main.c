@@ -24,6 +24,8 @@ int main(int argc, char **argv) {
         case MODE_DECLARE:
         case MODE_DELETE: run_queues(&options); break;
         case MODE_CONNECT: run_connections(&options); break;
+        case MODE_COUNT: run_count(&options); break;
+        case MODE_SYNC: run_sync(&options); break;
         default: run_traffic(&options);
     }
     return 0;

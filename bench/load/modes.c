@@ -15,7 +15,7 @@ enum { SETUP_OUTSTANDING = 64 };
 enum { STALL_S = 60 };
 
 struct totals {
-    uint64_t published, confirmed, nacked, consumed;
+    uint64_t published, confirmed, nacked, consumed, blocked;
     double cpu_s;
     uint64_t at_ns;
 };
@@ -61,6 +61,7 @@ static void add_crew(struct totals *t, struct crew *crew) {
         t->confirmed += atomic_load_explicit(&w->confirmed, memory_order_relaxed);
         t->nacked += atomic_load_explicit(&w->nacked, memory_order_relaxed);
         t->consumed += atomic_load_explicit(&w->consumed, memory_order_relaxed);
+        t->blocked += atomic_load_explicit(&w->blocked, memory_order_relaxed);
     }
 }
 
@@ -88,9 +89,9 @@ static void await_messages(const struct options *o, struct crew *producers,
         if (done != seen) moved_ns = t.at_ns;
         seen = done;
         if (t.at_ns - moved_ns > STALL_S * 1000000000ull)
-            die("nothing moved for %d s: %llu of %ld messages %s", STALL_S,
-                (unsigned long long)done, o->messages,
-                o->mode == MODE_FILL ? "confirmed" : "consumed");
+            die("nothing moved for %d s: %llu of %ld messages %s, publishers blocked %llu times",
+                STALL_S, (unsigned long long)done, o->messages,
+                o->mode == MODE_FILL ? "confirmed" : "consumed", (unsigned long long)t.blocked);
         sleep_s(0.001);
     }
 }
@@ -103,6 +104,7 @@ static struct result difference(const struct totals *a, const struct totals *b) 
         .confirmed = b->confirmed - a->confirmed,
         .consumed = b->consumed - a->consumed,
         .nacked = b->nacked - a->nacked,
+        .blocked = b->blocked,
     };
 }
 
@@ -146,6 +148,7 @@ void run_traffic(const struct options *o) {
     struct histogram confirm = {0}, deliver = {0};
     crew_join(&producers, &confirm);
     crew_join(&consumers, &deliver);
+    result.published_in_all = sample(&producers, &consumers).published;
     if (!o->keep) {
         delete_exchange(control, o);
         delete_queues(control, o, SETUP_OUTSTANDING);
@@ -178,6 +181,13 @@ void run_queues(const struct options *o) {
     };
     report_event("measured");
     if (o->mode == MODE_DECLARE && !o->keep) delete_queues(c, o, SETUP_OUTSTANDING);
+    report_result(o, &result);
+    conn_close(c);
+}
+
+void run_count(const struct options *o) {
+    struct conn *c = conn_dial(o, 0);
+    struct result result = {.ready = count_ready(c, o), .broker_version = c->version};
     report_result(o, &result);
     conn_close(c);
 }

@@ -14,4 +14,10 @@ void run_queues(const struct options *o);
 // connect.
 void run_connections(const struct options *o);
 
+// count.
+void run_count(const struct options *o);
+
+// sync: the only one without a broker.
+void run_sync(const struct options *o);
+
 #endif

@@ -9,7 +9,8 @@
 
 #include "clock.h"
 
-const char *const MODE_NAMES[] = {"flow", "fill", "drain", "declare", "delete", "connect", NULL};
+const char *const MODE_NAMES[] = {"flow",   "fill",    "drain", "declare",
+                                  "delete", "connect", "count", "sync", NULL};
 static const char *const KEY_NAMES[] = {"fixed", "cycle", "random", NULL};
 
 // Names carry six digits, so that every message of a run has the same length.
@@ -23,6 +24,8 @@ static const char USAGE[] =
     "         declare   declare --queues queues, --window outstanding at a time\n"
     "         delete    delete them\n"
     "         connect   open --producers connections, hold them for --seconds\n"
+    "         count     how many messages the first queue has ready\n"
+    "         sync      no broker: append --messages of --size to --file, each with fdatasync\n"
     "  --endpoints HOST:PORT[,...]   IPv4 addresses (127.0.0.1:5672)\n"
     "  --user U --password P --vhost V --prefix NAME\n"
     "  --producers N --consumers N   connections of each kind (1)\n"
@@ -37,7 +40,8 @@ static const char USAGE[] =
     "  --auto-ack                    or: --prefetch N (500) --ack-every N (100)\n"
     "  --rate N                      messages a second over all; latency from the due time\n"
     "  --tick-us N                   messages of a --rate fall due together this often (1000)\n"
-    "  --messages N                  for fill and drain\n"
+    "  --messages N                  for fill, drain and sync\n"
+    "  --file PATH                   for sync; must not exist, removed afterwards\n"
     "  --warm S --seconds S          before and during measuring (1, 5)\n"
     "  --keep                        leave the queues and the exchange\n"
     "One JSON object a line on stdout: measuring, measured, result.\n";
@@ -89,8 +93,8 @@ static const struct option LONG_OPTIONS[] = {
     {"transient", 0, 0, 'T'},  {"window", 1, 0, 'c'},    {"auto-ack", 0, 0, 'a'},
     {"prefetch", 1, 0, 'q'},   {"ack-every", 1, 0, 'k'}, {"rate", 1, 0, 'r'},
     {"tick-us", 1, 0, 'i'},    {"messages", 1, 0, 'n'},  {"warm", 1, 0, 'w'},
-    {"seconds", 1, 0, 't'},    {"keep", 0, 0, 'l'},      {"help", 0, 0, 'H'},
-    {0, 0, 0, 0}};
+    {"seconds", 1, 0, 't'},    {"keep", 0, 0, 'l'},      {"file", 1, 0, 'f'},
+    {"help", 0, 0, 'H'},      {0, 0, 0, 0}};
 
 static void apply_text(struct options *o, int letter, char *v) {
     switch (letter) {
@@ -99,6 +103,7 @@ static void apply_text(struct options *o, int letter, char *v) {
         case 'P': o->password = v; break;
         case 'V': o->vhost = v; break;
         case 'Q': o->prefix = v; break;
+        case 'f': o->file = v; break;
         case 'e': o->exchange_type = v; break;
         case 'm': o->mode = (enum mode)one_of("mode", v, MODE_NAMES); break;
         case 'K': o->keys = (enum key_choice)one_of("keys", v, KEY_NAMES); break;
@@ -147,11 +152,13 @@ static void settle(struct options *o) {
     // A consumer that waits for more deliveries than its prefetch allows would wait for ever.
     if (o->prefetch && o->ack_every > (o->prefetch + 1) / 2) o->ack_every = (o->prefetch + 1) / 2;
     if (o->mode == MODE_FILL && !o->window) o->window = 1000;
-    if ((o->mode == MODE_FILL || o->mode == MODE_DRAIN) && !o->messages)
+    bool counted = o->mode == MODE_FILL || o->mode == MODE_DRAIN || o->mode == MODE_SYNC;
+    if (counted && !o->messages)
         die("--mode %s needs --messages", MODE_NAMES[o->mode]);
     if (o->mode == MODE_FILL && !o->producers) die("--mode fill needs a producer");
     if (o->mode == MODE_DRAIN && !o->consumers) die("--mode drain needs a consumer");
     if (o->mode == MODE_CONNECT && !o->producers) die("--mode connect needs --producers");
+    if (o->mode == MODE_SYNC && !o->file) die("--mode sync needs --file");
 }
 
 void options_parse(struct options *o, int argc, char **argv) {

@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum mode { MODE_FLOW, MODE_FILL, MODE_DRAIN, MODE_DECLARE, MODE_DELETE, MODE_CONNECT };
+enum mode {
+    MODE_FLOW, MODE_FILL, MODE_DRAIN, MODE_DECLARE, MODE_DELETE, MODE_CONNECT, MODE_COUNT, MODE_SYNC
+};
 enum key_choice { KEYS_FIXED, KEYS_CYCLE, KEYS_RANDOM };
 
 enum { ENDPOINTS_MAX = 16, HOST_CHARS_MAX = 64, NAME_CHARS_MAX = 96, PREFIX_CHARS_MAX = 64 };
@@ -18,7 +20,7 @@ struct endpoint {
 struct options {
     struct endpoint endpoints[ENDPOINTS_MAX];
     int endpoint_count;
-    const char *user, *password, *vhost, *prefix;
+    const char *user, *password, *vhost, *prefix, *file;
     enum mode mode;
     int producers, consumers, threads;
     int queues, bindings;

@@ -155,12 +155,20 @@ static int settle_tag(struct publisher *p, uint64_t tag, uint64_t now, struct hi
     return 1;
 }
 
+// A complaint, or an alarm: what was published waits in the socket until the alarm is over.
+static void on_other_method(struct worker *w, const struct frame *f) {
+    if (get_u32(f->payload) == (CLASS_CONNECTION << 16 | CONNECTION_BLOCKED))
+        worker_add(&w->blocked, 1);
+    else
+        conn_check_complaint(f);
+}
+
 static void on_confirm(struct producer_loop *l, struct publisher *p, const struct frame *f,
                        uint64_t now) {
     struct worker *w = l->worker;
     unsigned method = get_u16(f->payload + 2);
     if (get_u16(f->payload) != CLASS_BASIC || (method != BASIC_ACK && method != BASIC_NACK)) {
-        conn_check_complaint(f);
+        on_other_method(w, f);
         return;
     }
     uint64_t tag = get_u64(f->payload + 4), settled = 0;
@@ -182,7 +190,7 @@ static void read_confirms(struct producer_loop *l, struct publisher *p) {
     struct frame f;
     while (conn_next_frame(p->conn, &f))
         if (f.type == FRAME_METHOD && f.length >= 13) on_confirm(l, p, &f, now);
-        else if (f.type == FRAME_METHOD) conn_check_complaint(&f);
+        else if (f.type == FRAME_METHOD && f.length >= 4) on_other_method(l->worker, &f);
 }
 
 static void arm_timer(struct producer_loop *l) {

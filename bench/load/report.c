@@ -21,6 +21,10 @@ static void print_count(const char *name, uint64_t count, double seconds) {
            seconds > 0 ? (double)count / seconds : 0);
 }
 
+static void print_total(const char *name, uint64_t count) {
+    printf(", \"%s\": %llu", name, (unsigned long long)count);
+}
+
 // The broker's text goes into JSON: anything but plain printable characters is left out.
 static void print_version(const char *version) {
     fputs(", \"broker_version\": \"", stdout);
@@ -36,10 +40,14 @@ void report_result(const struct options *o, const struct result *r) {
     print_count("confirmed", r->confirmed, r->seconds);
     print_count("consumed", r->consumed, r->seconds);
     print_count("declared", r->declared, r->seconds);
-    printf(", \"nacked\": %llu, \"generator_cpu_s\": %.4f", (unsigned long long)r->nacked,
-           r->generator_cpu_s);
+    print_total("published_in_all", r->published_in_all);
+    print_total("nacked", r->nacked);
+    print_total("blocked", r->blocked);
+    print_total("ready", r->ready);
+    printf(", \"generator_cpu_s\": %.4f", r->generator_cpu_s);
     print_latency("deliver_ms", r->deliver);
     print_latency("confirm_ms", r->confirm);
+    print_latency("sync_ms", r->sync);
     print_version(r->broker_version);
     puts("}");
     fflush(stdout);

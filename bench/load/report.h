@@ -9,7 +9,10 @@
 struct result {
     double seconds, connect_s, generator_cpu_s;
     uint64_t published, confirmed, consumed, nacked, declared;
-    const struct histogram *deliver, *confirm;  // NULL when not measured
+    uint64_t published_in_all;  // warm-up included
+    uint64_t ready;    // messages in the queue that was looked at
+    uint64_t blocked;  // how often the broker asked a publisher to hold back
+    const struct histogram *deliver, *confirm, *sync;  // NULL when not measured
     const char *broker_version;
 };
 

@@ -44,6 +44,17 @@ void declare_queues(struct conn *c, const struct options *o, int outstanding) {
     pipeline_drain(&line);
 }
 
+uint32_t count_ready(struct conn *c, const struct options *o) {
+    char name[NAME_CHARS_MAX];
+    queue_name(o, 0, name);
+    uint8_t b[METHOD_BYTES_MAX];
+    uint8_t *p = put_u16(open_method(b, 1, CLASS_QUEUE, 10), 0);
+    enum { PASSIVE = 1 };
+    conn_send_method(c, b, put_u32(put_u8(put_short_string(p, name), PASSIVE), 0));
+    const uint8_t *answer = conn_expect(c, CLASS_QUEUE, 11);
+    return get_u32(answer + 1 + answer[0]);
+}
+
 void delete_queues(struct conn *c, const struct options *o, int outstanding) {
     struct pipeline line = {c, CLASS_QUEUE, 41, 0, outstanding};
     for (int i = 0; i < o->queues; i++) {

@@ -14,6 +14,9 @@ void exchange_name(const struct options *o, char name[NAME_CHARS_MAX]);
 void declare_queues(struct conn *c, const struct options *o, int outstanding);
 void delete_queues(struct conn *c, const struct options *o, int outstanding);
 
+// How many messages the first queue has ready; the queue must exist.
+uint32_t count_ready(struct conn *c, const struct options *o);
+
 // The exchange with all its bindings; nothing for the default exchange.
 void declare_exchange(struct conn *c, const struct options *o);
 void delete_exchange(struct conn *c, const struct options *o);

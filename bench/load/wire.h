@@ -14,7 +14,7 @@ enum { CLASS_CONNECTION = 10, CLASS_CHANNEL = 20, CLASS_EXCHANGE = 40, CLASS_QUE
 enum { CLASS_BASIC = 60, CLASS_CONFIRM = 85 };
 enum { BASIC_QOS = 10, BASIC_CONSUME = 20, BASIC_CANCEL = 30, BASIC_PUBLISH = 40 };
 enum { BASIC_DELIVER = 60, BASIC_ACK = 80, BASIC_NACK = 120 };
-enum { CONNECTION_CLOSE = 50, CHANNEL_CLOSE = 40 };
+enum { CONNECTION_CLOSE = 50, CONNECTION_BLOCKED = 60, CHANNEL_CLOSE = 40 };
 
 // Room for any method frame or message head written here: three 255-byte names and a small table.
 enum { METHOD_BYTES_MAX = 2048 };

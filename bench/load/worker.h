@@ -26,7 +26,7 @@ struct worker {
     pthread_t thread;
     int first, count;  // which connections of its kind are its own
     _Alignas(64) _Atomic uint64_t published;
-    _Atomic uint64_t confirmed, nacked, consumed;
+    _Atomic uint64_t confirmed, nacked, consumed, blocked;
     _Alignas(64) struct histogram latency;  // to the confirm, or to the delivery
 };
 

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from bench import bars, report
+from bench.bar import Verdict
 from bench.brokers import free_port
 from bench.generator import PROGRAM, build
 from bench.loads import CURVES, LOADS, Curve
@@ -18,7 +19,7 @@ def outcome_with(load: str, **rates: list[float]) -> Outcome:
     return Outcome({load: samples})
 
 
-def verdict(outcome: Outcome, title: str) -> bars.Verdict:
+def verdict(outcome: Outcome, title: str) -> Verdict:
     return next(v for v in bars.judge(outcome) if v.title == title)
 
 

@@ -136,7 +136,8 @@ def test_warren_commands_on_the_pages_work(tmp_path: Path) -> None:
     assert [words[1] for words in found] == ["dev", "serve"]
     (tmp_path / "rabbitmq.conf").write_text("listeners.tcp.default = 127.0.0.1:0\n")
     for words in found:
-        more = ["--port", "0"] if words[1] == "dev" else []
+        free = ["--port", "0", "--http-port", "0", "--metrics-port", "0"]
+        more = free if words[1] == "dev" else []
         process = subprocess.Popen(
             [*words, *more],
             cwd=tmp_path,
@@ -153,8 +154,19 @@ def test_warren_commands_on_the_pages_work(tmp_path: Path) -> None:
         assert process.returncode == 0
 
 
+def test_warrenctl_as_the_readme_says(tmp_path: Path) -> None:
+    with Broker(http=True) as broker:
+        url = broker.http_url.replace("//", "//guest:guest@")
+        shown = [
+            run(tmp_path, *shlex.split(line), "--url", url)
+            for line in commands()
+            if line.startswith("warrenctl ")
+        ]
+    assert shown == ["", "name\tmessages\norders\t1\n", '{"id": 1}\n']
+
+
 def test_the_readme_shows_no_other_command() -> None:
-    known = ("make ", "warren ", "celery ", "python -c ", "pip install .")
+    known = ("make ", "warren ", "warrenctl ", "celery ", "python -c ", "pip install .")
     assert [line for line in commands() if not line.startswith(known)] == []
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +23,7 @@ WARREN = [sys.executable, "-m", "warren"]
 #: Promised: a second from the start of the process.
 READY_S = 1.0
 WAIT_S = 30
+FREE_PORTS = ("--port", "0", "--http-port", "0", "--metrics-port", "0")
 
 
 class Command:
@@ -59,7 +63,7 @@ class Command:
 
 @pytest.fixture
 def dev() -> Iterator[Command]:
-    command = Command("dev", "--port", "0")
+    command = Command("dev", *FREE_PORTS)
     yield command
     command.kill()
 
@@ -85,10 +89,12 @@ def test_ready_within_a_second(dev: Command) -> None:
 def test_what_it_prints(dev: Command) -> None:
     code, out, err = dev.stop()
     assert (code, err) == (0, "")
-    first, amqp, attempt, data, stop = out.splitlines()
+    first, amqp, api, metrics, attempt, data, stop = out.splitlines()
     assert re.fullmatch(rf"warren {re.escape(warren.__version__)}  ready in \d+\.\d\d s", first)
     assert re.fullmatch(r"  AMQP   amqp://guest:guest@127\.0\.0\.1:\d+", amqp)
     assert amqp.split()[1] == dev.url
+    assert re.fullmatch(r"  HTTP   http://127\.0\.0\.1:\d+/api/overview", api)
+    assert re.fullmatch(r"  Stats  http://127\.0\.0\.1:\d+/metrics", metrics)
     assert attempt.startswith("  Try    ")
     assert data == "  Data   in memory, gone when it stops"
     assert stop == "  Stop   Ctrl-C"
@@ -96,8 +102,8 @@ def test_what_it_prints(dev: Command) -> None:
 
 def test_the_command_to_try_works(dev: Command) -> None:
     assert dev.process.stdout is not None
-    lines = [dev.process.stdout.readline() for _ in range(3)]
-    attempt = lines[2].strip().removeprefix("Try").strip()
+    lines = [dev.process.stdout.readline() for _ in range(5)]
+    attempt = lines[4].strip().removeprefix("Try").strip()
     done = subprocess.run(
         ["bash", "-c", attempt], capture_output=True, text=True, timeout=WAIT_S, check=False
     )
@@ -112,16 +118,40 @@ def test_loopback_only(dev: Command) -> None:
     assert state == ["0100007F"]
 
 
+def test_the_management_api_answers(dev: Command) -> None:
+    assert dev.process.stdout is not None
+    lines = [dev.process.stdout.readline() for _ in range(4)]
+    answer = urllib.request.urlopen(
+        urllib.request.Request(
+            lines[2].split()[1],
+            headers={"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()},
+        ),
+        timeout=WAIT_S,
+    )
+    assert json.load(answer)["product_name"] == "RabbitMQ"
+    with urllib.request.urlopen(lines[3].split()[1], timeout=WAIT_S) as page:
+        assert b"rabbitmq_identity_info" in page.read()
+
+
+def test_a_taken_http_port_is_a_note(dev: Command) -> None:
+    assert dev.process.stdout is not None
+    taken = [dev.process.stdout.readline() for _ in range(3)][2].split(":")[2].split("/")[0]
+    other = Command("dev", "--port", "0", "--http-port", taken, "--metrics-port", "0")
+    code, out, _ = other.stop()
+    assert code == 0
+    assert f"port {taken} is taken by another program" in out
+
+
 def test_a_servers_configuration_does_not_widen_it(tmp_path: Path) -> None:
     path = tmp_path / "rabbitmq.conf"
     path.write_text("listeners.tcp.1 = 0\nlisteners.ssl.1 = 0\n")
-    command = Command("dev", "--port", "0", RABBITMQ_CONFIG_FILE=str(path))
+    command = Command("dev", *FREE_PORTS, RABBITMQ_CONFIG_FILE=str(path))
     assert command.url.startswith("amqp://guest:guest@127.0.0.1:")
     assert command.stop()[0] == 0
 
 
 def test_all_interfaces_when_asked() -> None:
-    command = Command("dev", "--port", "0", "--host", "0.0.0.0")
+    command = Command("dev", *FREE_PORTS, "--host", "0.0.0.0")
     assert command.url.startswith("amqp://guest:guest@127.0.0.1:")
     code, out, _ = command.stop()
     assert code == 0
@@ -158,7 +188,7 @@ def test_wrong_flags() -> None:
 
 def test_pid_file(tmp_path: Path) -> None:
     path = tmp_path / "run" / "warren.pid"
-    command = Command("dev", "--port", "0", WARREN_PID_FILE=str(path))
+    command = Command("dev", *FREE_PORTS, WARREN_PID_FILE=str(path))
     assert int(path.read_text()) == command.process.pid
     assert command.stop()[0] == 0
     assert not path.exists()

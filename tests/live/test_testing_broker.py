@@ -16,9 +16,9 @@ from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
 from warren.auth.directory import DirectoryError
 from warren.config import ConfigError
+from warren.management.definitions import DefinitionsError
 from warren.model.errors import NotFound
 from warren.model.policy import PolicyError
-from warren.node.definitions import DefinitionsError
 from warren.node.errors import StartError
 from warren.testing import Broker, BrokerFault
 

@@ -1,4 +1,4 @@
-"""The store against its model through any operations and restarts; hypothesis finds the shortest."""
+"""The store against its model through any operations and restarts, as short as they get."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from warren.auth.password import hash_password
 from warren.base.system import SystemClock, SystemDice
 from warren.engine.engine import Engine
 from warren.engine.settings import EngineSettings
-from warren.node.definitions import DefinitionsError, import_definitions, load_definitions
+from warren.management.definitions import DefinitionsError, import_definitions, load_definitions
 
 #: In the shape of a whole export of RabbitMQ 3.10, with one row of every kind.
 EXPORT: dict[str, Any] = {

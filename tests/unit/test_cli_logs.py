@@ -16,6 +16,7 @@ from warren.config.settings import LogSettings
 from warren.node.errors import StartError
 from warren.node.greeting import development_greeting, login_url, next_command, process_age_s
 from warren.node.logs import log_file, set_up_logs
+from warren.node.node import Node
 from warren.telemetry.log import logger
 
 
@@ -98,7 +99,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 def test_greeting() -> None:
     url = login_url(Settings(), "127.0.0.1", 5672)
     assert url == "amqp://guest:guest@127.0.0.1:5672"
-    lines = development_greeting(url, None).splitlines()
+    lines = development_greeting(url, Node(Settings())).splitlines()
     assert lines[0].startswith(f"warren {warren.__version__}  ready in ")
     assert url in lines[1]
     assert url in lines[2]
@@ -129,5 +130,7 @@ def test_without_a_client_library_one_is_asked_for(monkeypatch: pytest.MonkeyPat
 
 
 def test_greeting_says_where_data_is() -> None:
-    lines = development_greeting("amqp://h", Path("/data/w")).splitlines()
+    node = Node(Settings())
+    node.data_dir = Path("/data/w")
+    lines = development_greeting("amqp://h", node).splitlines()
     assert lines[-2:] == ["  Data   /data/w", "  Stop   Ctrl-C"]

@@ -82,7 +82,7 @@ def test_a_file_with_a_bit_of_everything(tmp_path: Path) -> None:
     assert settings.management.sample_retention == {"global.minute": 5}
     assert settings.cluster.pause_nodes == ("rabbit@a",)
     assert settings.announce_version == "4.0.1"
-    assert "management.ssl.port" in settings.without_effect
+    assert "management.ssl.port" not in settings.without_effect
     assert "heartbeat" not in settings.without_effect
 
 

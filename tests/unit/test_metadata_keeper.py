@@ -15,10 +15,10 @@ from warren.engine.engine import Engine
 from warren.engine.metadata import MetadataKeeper
 from warren.engine.metadata_format import Kind, unpack
 from warren.engine.settings import EngineSettings
+from warren.management.definitions import DefinitionsError, import_definitions
 from warren.model.errors import AmqpError, WireSyntaxError
 from warren.model.policy import Policy
 from warren.model.queue_arguments import QueueDeclaration
-from warren.node.definitions import DefinitionsError, import_definitions
 from warren.routing.binding import Binding, DestinationKind
 from warren.routing.exchange import Exchange, make_exchange
 from warren.wire.tables import TABLE_DEPTH_MAX, encode_table

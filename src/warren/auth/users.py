@@ -11,6 +11,19 @@ from warren.auth.password import DEFAULT_ALGORITHM, verify_password
 KNOWN_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
 
 
+class OperatorName(str):
+    """The name of whoever acts on the node's own machine with all rights.
+
+    Rights are told by the type: a user who has the same name has none of them.
+    """
+
+    __slots__ = ()
+
+
+#: As RabbitMQ calls what its command line tools did.
+OPERATOR = OperatorName("rmq-cli")
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """One user; a change makes a new object, so that one held by a connection never moves."""

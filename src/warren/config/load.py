@@ -48,7 +48,8 @@ def load_settings(
     settings = _filled(settings, variables)
     settings = from_flags.apply(from_environment.apply(settings))
     idle = sorted({*from_file.idle, *from_environment.idle, *from_flags.idle})
-    return dataclasses.replace(settings, without_effect=tuple(idle))
+    given = from_file.given | from_environment.given | from_flags.given
+    return dataclasses.replace(settings, without_effect=tuple(idle), given=frozenset(given))
 
 
 def _files(path: Path | str | None, env: Mapping[str, str]) -> list[Path]:
@@ -82,6 +83,8 @@ class _Layer:
         self.problems: list[str] = []
         #: Keys given that nothing obeys yet.
         self.idle: set[str] = set()
+        #: All keys given.
+        self.given: set[str] = set()
         self._values: dict[str, object] = {}
         self._gathered: dict[str, tuple[Key, dict[str, Any]]] = {}
 
@@ -116,6 +119,7 @@ class _Layer:
                 f"{entry.source}: {entry.name}{given}: expected {key.kind.expected}"
             )
             return
+        self.given.add(entry.name)
         if has_no_effect_yet(entry.name):
             self.idle.add(entry.name)
         self._keep(key, chosen, entry, value)

@@ -336,7 +336,6 @@ KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
     "cluster_formation",
     "cluster_keepalive_interval",
     "cluster_partition_handling",
-    "collect_statistics_interval",
     "definitions.skip_if_unchanged",
     "log.channel",
     "log.default",
@@ -347,13 +346,17 @@ KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
     "log.prelaunch",
     "log.queue",
     "log.upgrade",
-    "management",
+    "management.http_log_dir",
+    "management.login_session_timeout",
+    "management.ssl.depth",
+    "management.ssl.honor_ecc_order",
     "mirroring_sync_batch_size",
     "mirroring_sync_max_throughput",
     "motd_file",
     "net_ticktime",
     "num_acceptors",
-    "prometheus",
+    "prometheus.ssl.depth",
+    "prometheus.ssl.honor_ecc_order",
     "proxy_protocol",
     "queue_leader_locator",
     "queue_master_locator",
@@ -361,16 +364,11 @@ KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
     "ssl_options.honor_ecc_order",
     "tcp_listen_options.exit_on_close",
     "tcp_listen_options.linger",
-    "vm_memory_high_watermark_paging_ratio",
 )
-#: Keys that are obeyed although the rest of their family is not.
-_KEYS_WITH_EFFECT = ("management.load_definitions",)
 
 
 def has_no_effect_yet(name: str) -> bool:
     """Whether the key is among those that nothing obeys yet."""
-    if name in _KEYS_WITH_EFFECT:
-        return False
     return any(name == start or name.startswith(f"{start}.") for start in KEYS_WITHOUT_EFFECT)
 
 

@@ -258,3 +258,5 @@ class Settings:
     definitions: DefinitionsSettings = field(default_factory=DefinitionsSettings)
     #: Keys that were given and do nothing yet, for one line in the log at start.
     without_effect: tuple[str, ...] = ()
+    #: Keys that were given: a default that cannot be had is no mistake of whoever wrote the file.
+    given: frozenset[str] = frozenset()

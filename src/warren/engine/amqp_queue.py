@@ -24,6 +24,7 @@ class AmqpQueue(Queue):
         "effective",
         "expire_at_ms",
         "expiry_timer",
+        "got_empty",
         "had_consumers",
         "lease_timer",
         "operator_policy",
@@ -57,6 +58,8 @@ class AmqpQueue(Queue):
         self.policy: Policy | None = None
         self.operator_policy: Policy | None = None
         self.had_consumers = False
+        #: How often basic.get found nothing.
+        self.got_empty = 0
         self.deleted = False
         #: Names of the exchanges that have a binding to it.
         self.sources: set[str] = set()

@@ -77,9 +77,11 @@ def login(engine: Engine, connection: Connection, mechanism: str, response: byte
         )
     except AmqpError as error:
         engine.log.warning("%s: %s", connection.name, getattr(error, "reason", error.explanation))
+        engine.totals.churn["auth_failed"] += 1
         engine.emit("user.authentication.failure", name=credentials.username)
         raise
     connection.user = user.name
+    engine.totals.churn["auth_succeeded"] += 1
     engine.emit("user.authentication.success", name=user.name)
 
 
@@ -106,6 +108,7 @@ def open_vhost(engine: Engine, connection: Connection, name: str) -> None:
     vhost.connections += 1
     engine.connections_of_user[connection.user] += 1
     engine.connections[connection] = None
+    engine.totals.churn["connection_created"] += 1
     engine.log.info(
         "%s: user '%s' authenticated and granted access to vhost '%s'",
         connection.name,
@@ -139,6 +142,7 @@ def make_channel(engine: Engine, connection: Connection, number: int) -> Channel
     )
     channel.traced = connection.vhost.tracing
     engine.channel_count += 1
+    engine.totals.churn["channel_created"] += 1
     engine.channels_of_user[connection.user] += 1
     return channel
 
@@ -159,6 +163,8 @@ def end_connection(engine: Engine, connection: Connection) -> None:
         queue = connection.vhost.queues.get(name)
         if queue is not None and queue.owner is connection:
             remove_queue(engine, queue)
+    engine.totals.retire_connection(connection)
+    engine.totals.churn["connection_closed"] += 1
     engine.emit("connection.closed", name=connection.name)
     engine.run_effects()
 

@@ -168,7 +168,9 @@ def get(
     engine.check_owner(connection, queue)
     touch(engine, queue)
     found = queue.get(no_ack, channel.outlet.now_ms)
+    engine.totals.note_get(channel, no_ack, found is not None)
     if found is None:
+        queue.got_empty += 1
         return None
     if found == 0:
         raise Postponed(queue.open_mark)
@@ -207,4 +209,6 @@ def end_channels(engine: Engine, channels: list[Channel]) -> None:
         engine.timeout_looks.pop(channel, None)
         engine.channel_count -= 1
         engine.channels_of_user[channel.connection.user] -= 1
+        engine.totals.retire_channel(channel)
+        engine.totals.churn["channel_closed"] += 1
         engine.emit("channel.closed", connection=channel.connection.name, channel=channel.number)

@@ -41,6 +41,7 @@ def dead_letter(engine: Engine, queue: AmqpQueue, message: Message, reason: str)
     keys = _keys(message, table, configured)
     dead = _with_death(engine, queue, message, reason, target, table, configured is not None)
     now_ms = engine.clock.now_ms()
+    engine.totals.count(queue.vhost.name, f"dead_lettered_{reason}")
     destinations, _ = find_destinations(engine, queue.vhost, exchange, dead, keys)
     taking = []
     for destination in destinations:

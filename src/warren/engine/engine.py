@@ -13,6 +13,7 @@ from logging import Logger
 from typing import TYPE_CHECKING, Any, Protocol
 
 from warren.auth.directory import Directory, DirectoryError
+from warren.auth.users import OperatorName
 from warren.base.timers import Timers
 from warren.engine import (
     alarms,
@@ -30,13 +31,13 @@ from warren.engine import publish as publishing
 from warren.engine.changes import Changes
 from warren.engine.effects import Effects
 from warren.engine.settings import EngineSettings
+from warren.engine.totals import Totals
 from warren.engine.vhost import VHost
 from warren.model.errors import ConnectionForced, NotFound
 from warren.model.ports import TurnClock
 
 if TYPE_CHECKING:
     from warren.auth.permissions import Access, ResourceKind
-    from warren.base.timers import Timer
     from warren.engine.amqp_queue import AmqpQueue
     from warren.routing.exchange import Exchange
     from warren.session.channel import Channel, Consumer
@@ -108,9 +109,14 @@ class Engine:
         self.alarms: set[str] = set()
         #: What is written to disk goes through here; None: nothing is.
         self.journal: Journal | None = None
-        #: Delayed exchange -> the timers of the messages it keeps.
-        self.delayed: dict[Exchange, set[Timer]] = {}
+        #: Delayed exchange -> the messages that wait in it.
+        self.delayed: dict[Exchange, delaying.WaitingRoom] = {}
         self.unroutable_dropped = 0
+        self.totals = Totals()
+        #: Runtime parameters that other parts than the engine give a meaning:
+        #: (virtual host, component, name) -> value; and those of the whole cluster by name.
+        self.parameters: dict[tuple[str, str, str], Any] = {}
+        self.global_parameters: dict[str, Any] = {}
         #: Told of everything that happens to entities: (event name, details).
         self.listeners: list[Listener] = []
         self._later: list[Callable[[int], None]] = []
@@ -147,6 +153,8 @@ class Engine:
     check_properties = publishing.check_properties
     delay = delaying.delay
     drop_delayed = delaying.drop_delayed
+    waiting_room = delaying.waiting_room
+    resume_delayed = delaying.resume_delayed
     trace_publish = trace.trace_publish
     trace_delivery = trace.trace_delivery
     set_tracing = trace.set_tracing
@@ -220,12 +228,17 @@ class Engine:
             self.drop_delayed(exchange)
         del self.vhosts[name]
         self.directory.delete_vhost(name)
+        for key in [key for key in self.parameters if key[0] == name]:
+            del self.parameters[key]
+        self.totals.forget_vhost(name)
         self.emit("vhost.deleted", name=name)
 
     def check_access(
         self, connection: Connection, kind: ResourceKind, name: str, access: Access
     ) -> None:
         """Raises AccessRefused unless the connection's user may."""
+        if isinstance(connection.user, OperatorName):
+            return
         self.directory.check_access(connection.user, connection.vhost.name, kind, name, access)
 
     def permissions_changed(self) -> None:
@@ -237,7 +250,7 @@ class Engine:
     @property
     def delayed_messages(self) -> int:
         """How many messages wait in delayed exchanges."""
-        return sum(len(timers) for timers in self.delayed.values())
+        return sum(room.ready for room in self.delayed.values())
 
     # -- time and effects --------------------------------------------------------------------------
 

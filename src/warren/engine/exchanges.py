@@ -62,6 +62,7 @@ def declare_exchange(
     if name.startswith(RESERVED_PREFIX):
         raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
     _check_alternate(engine, connection, name, arguments)
+    exchange.made_by = connection.user
     return add_exchange(engine, vhost, exchange)
 
 

@@ -47,7 +47,7 @@ from warren.engine.vhost import DEFAULT_EXCHANGES, VHost
 from warren.model.errors import ResourceError
 from warren.model.policy import Policy
 from warren.routing.binding import Binding
-from warren.routing.exchange import Exchange
+from warren.routing.exchange import DELAYED_TYPE, Exchange
 from warren.wire.tables import encode_table
 
 __all__ = ["MetadataError", "MetadataKeeper"]
@@ -57,7 +57,7 @@ Key = tuple[Hashable, ...]
 _DEFAULT_EXCHANGES = frozenset(name for name, _ in DEFAULT_EXCHANGES)
 
 
-def _do_nothing(_queue: AmqpQueue) -> None:
+def _do_nothing(_queue: object) -> None:
     pass
 
 
@@ -81,15 +81,15 @@ class MetadataKeeper(Changes):
         self._append = append
         #: Called with every durable queue when it has its number, new or restored. A new one is
         #: not in its virtual host yet.
-        self.on_queue: Callable[[AmqpQueue], None] = _do_nothing
+        self.on_queue: Callable[[Any], None] = _do_nothing
         #: Called with every durable queue when its deletion is in the log; its messages follow.
-        self.on_queue_gone: Callable[[AmqpQueue], None] = _do_nothing
+        self.on_queue_gone: Callable[[Any], None] = _do_nothing
         #: The encoded puts of everything there is, each kind in the order of its making.
         self._tables: dict[Kind, dict[Key, bytes]] = {kind: {} for kind in Kind}
         self._last_queue_id = 0
         #: Changes that belong together, and the queues that go with them.
         self._pending: list[bytes] = []
-        self._gone: list[AmqpQueue] = []
+        self._gone: list[Any] = []
         self._nesting = 0
 
     @property
@@ -149,13 +149,17 @@ class MetadataKeeper(Changes):
             restore(self._engine, change)
             self._tell_gone()
             return
-        if change.kind is Kind.QUEUE:
+        is_delayed = change.kind is Kind.EXCHANGE and change.value.text("type") == DELAYED_TYPE
+        if change.kind is Kind.QUEUE or is_delayed:
             self._check_queue_id(change, given)
         restore(self._engine, change)
         table[key] = change.encoded
         if change.kind is Kind.QUEUE:
             vhost, name = change.names
             self.on_queue(self._engine.vhosts[vhost].queues[name])
+        elif is_delayed:
+            host = self._engine.vhosts[change.names[0]]
+            self._open_room(host, host.exchanges[change.names[1]], read_queue_id(change))
 
     def _check_queue_id(self, change: Change, given: set[int] | None) -> None:
         queue_id = read_queue_id(change)
@@ -245,12 +249,17 @@ class MetadataKeeper(Changes):
         elif kind is Kind.EXCHANGE:
             vhost, name = self._place(key)
             exchange = vhost.exchanges[name]
+            room = self._engine.delayed.get(exchange)
+            if room is not None and room.queue_id:
+                self._gone.append(room)
             self._forget_bindings(vhost, exchange.bindings())
             self._forget_bindings_to(vhost, "exchange", name, exchange.sources)
 
     def _forget_vhost(self, name: Hashable) -> None:
         vhost = self._engine.vhosts[str(name)]
         self._gone += [queue for queue in vhost.queues.values() if queue.queue_id]
+        rooms = self._engine.delayed.values()
+        self._gone += [room for room in rooms if room.vhost is vhost and room.queue_id]
         for kind in Kind:
             if kind is not Kind.USER:
                 self._keep(kind, lambda held: held[0] != name)
@@ -339,13 +348,30 @@ class MetadataKeeper(Changes):
         if not exchange.durable or exchange.name in _DEFAULT_EXCHANGES:
             return
         key = (vhost.name, exchange.name)
-        value = {
+        value: dict[str, Any] = {
             "type": exchange.type,
             "auto_delete": exchange.auto_delete,
             "internal": exchange.internal,
             "arguments": encode_table(exchange.arguments),
         }
+        if exchange.is_delayed:
+            value["id"] = self._next_queue_id()
         self._put(Kind.EXCHANGE, key, key, value)
+        if exchange.is_delayed:
+            self._last_queue_id = value["id"]
+            self._open_room(vhost, exchange, value["id"])
+
+    def _open_room(self, vhost: VHost, exchange: Exchange, queue_id: int) -> None:
+        """What waits in a durable delayed exchange is kept as if in a durable queue."""
+        room = self._engine.waiting_room(vhost, exchange)
+        room.queue_id = queue_id
+        room.durable = True
+        self.on_queue(room)
+
+    def _next_queue_id(self) -> int:
+        if self._last_queue_id >= QUEUE_ID_MAX:
+            raise ResourceError("all numbers for durable queues have been given out")
+        return self._last_queue_id + 1
 
     def exchange_removed(self, vhost: VHost, exchange: Exchange) -> None:
         key = (vhost.name, exchange.name)
@@ -355,9 +381,7 @@ class MetadataKeeper(Changes):
         declaration = queue.declaration
         if not declaration.durable or declaration.exclusive:
             return
-        queue_id = self._last_queue_id + 1
-        if queue_id > QUEUE_ID_MAX:
-            raise ResourceError("all numbers for durable queues have been given out")
+        queue_id = self._next_queue_id()
         key = (queue.vhost.name, queue.name)
         value = {
             "id": queue_id,

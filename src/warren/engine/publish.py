@@ -152,6 +152,7 @@ def publish(
             return_message(channel, message)
         else:
             engine.unroutable_dropped += 1
+            engine.totals.count(vhost.name, "drop_unroutable")
         return 0
     refused = offer(engine, queues, message, channel.outlet.now_ms)
     for queue in queues:
@@ -170,7 +171,7 @@ def find_destinations(
     delaying: list[Exchange] = []
     queues = find_queues(vhost, exchange, message, keys, delaying)
     for keeper in delaying:
-        engine.delay(vhost, keeper, message, keys, delay_ms)
+        engine.delay(vhost, keeper, message, delay_ms)
     return queues, bool(delaying)
 
 
@@ -186,6 +187,9 @@ def all_keys(message: Message, table: dict[str, Any]) -> list[bytes]:
 def offer(engine: Engine, queues: list[AmqpQueue], message: Message, now_ms: int) -> int:
     """Give a message to all its queues; 1 when one of them refused it."""
     refused = 0
+    if message.place:
+        # Another queue may hold it under that place in the log; these get one of their own.
+        message = make_message(message.address, message.header, message.body)
     for queue in queues:
         if not queue.offer(message, now_ms):
             refused = 1
@@ -218,6 +222,7 @@ def return_message(channel: Channel, message: Message) -> None:
         RETURN, NO_ROUTE, "NO_ROUTE", text(message.exchange), text(message.routing_key)
     )
     channel.outlet.method_with_content(channel.number, payload, message)
+    channel.engine.totals.count(channel.connection.vhost.name, "return_unroutable")
 
 
 def check_properties(_engine: Engine, channel: Channel, message: Message) -> None:

@@ -44,6 +44,7 @@ def declare_queue(
     # A queue that goes with its connection has nothing to survive a restart for.
     durable = durable and not exclusive
     declaration = QueueDeclaration(durable, auto_delete, exclusive, arguments)
+    engine.totals.churn["queue_declared"] += 1
     engine.check_access(connection, "queue", name, "configure")
     existing = vhost.queues.get(name)
     if existing is not None:
@@ -80,6 +81,7 @@ def add_queue(
     if owner is not None:
         owner.exclusive_queues.add(name)
     touch(engine, queue)
+    engine.totals.churn["queue_created"] += 1
     engine.emit("queue.created", vhost=vhost.name, name=name)
     return queue
 
@@ -177,6 +179,8 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
     engine.cancel_consumers(queue)
     queue.configure()
     queue.purge()
+    engine.totals.retire_queue(queue)
+    engine.totals.churn["queue_deleted"] += 1
     engine.emit("queue.deleted", vhost=vhost.name, name=queue.name)
 
 

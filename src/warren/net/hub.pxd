@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from warren.model.ports cimport JournalPort, TurnClock
+from warren.model.ports cimport JournalPort, QueueEffects, TurnClock
 
 
 cdef class Hub:
@@ -13,6 +13,7 @@ cdef class Hub:
     cdef readonly int depth    # inside how many turns we are
     cdef readonly dict links   # all open links, oldest first
     cdef TurnClock turn
+    cdef QueueEffects effects
     cdef JournalPort journal   # None: nothing is written to disk
     cdef readonly dict held    # queue -> links that wait for it to be relieved
     cdef uint8_t* room(self, size_t n) except NULL

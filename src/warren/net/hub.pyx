@@ -27,6 +27,7 @@ cdef class Hub:
             raise MemoryError()
         self.turn = engine.turn
         self.journal = engine.journal
+        self.effects = engine.effects
         self.dirty = []
         self.links = {}
         self.held = {}
@@ -59,6 +60,9 @@ cdef class Hub:
 
     cdef int flush_all(self) except -1:
         cdef list links
+        if self.effects.pending:
+            # Dead letters stand in the log before it hears that they left their queue.
+            self.engine.run_effects()
         if self.journal is not None:
             self.journal.end_turn()
         while self.dirty:

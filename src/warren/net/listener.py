@@ -47,7 +47,7 @@ class Listener:
         self._hub = hub
         self._options = options
         self._tls = tls
-        self._socket = _listening_socket(host, port, options)
+        self._socket = listening_socket(host, port, options)
         self._handshakes: set[asyncio.Task[None]] = set()
         self.host, self.port = self._socket.getsockname()[:2]
         hub.loop.add_reader(self._socket.fileno(), self._on_acceptable)
@@ -147,7 +147,8 @@ def make_peer(client: socket.socket, address: Any, tls: bool) -> Peer:
     return Peer(host, int(address[1]), str(local[0]), int(local[1]), is_loopback, tls)
 
 
-def _listening_socket(host: str, port: int, options: SocketOptions) -> socket.socket:
+def listening_socket(host: str, port: int, options: SocketOptions) -> socket.socket:
+    """A socket that takes clients; `::` takes those of IPv4 too. Raises OSError."""
     family, _, _, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

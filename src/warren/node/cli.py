@@ -51,6 +51,20 @@ def main() -> None:
     help="AMQP port; 0 takes a free one.",
 )
 @click.option(
+    "--http-port",
+    default=15672,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port of the management API; 0 takes a free one.",
+)
+@click.option(
+    "--metrics-port",
+    default=15692,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port of the metrics for Prometheus; 0 takes a free one.",
+)
+@click.option(
     "--log-level",
     default="warning",
     show_default=True,
@@ -63,6 +77,8 @@ def main() -> None:
 def dev(
     host: str,
     port: int,
+    http_port: int,
+    metrics_port: int,
     log_level: str,
     data_dir: str | None,
     ready_fd: int | None,
@@ -74,22 +90,31 @@ def dev(
         "listeners.tcp.default": address,
         "log.console.level": log_level,
         **_data_dir_override(data_dir),
+        "management.tcp.ip": "127.0.0.1",
+        "management.tcp.port": str(http_port),
+        "prometheus.tcp.ip": "127.0.0.1",
+        "prometheus.tcp.port": str(metrics_port),
     }
     # A server's configuration file, named in the environment, may ask for wider listeners.
     env = {name: os.environ[name] for name in os.environ if "_CONFIG_FILE" not in name}
     settings = _settings(None, env, overrides)
 
     def greet(node: Node) -> str:
-        from warren.node.greeting import development_greeting, guest_hint, login_url
+        from warren.node.greeting import (
+            development_greeting,
+            guest_hint,
+            login_url,
+            operating_notes,
+        )
 
         url = login_url(settings, host, node.port)
-        click.echo(development_greeting(url, node.data_dir))
+        click.echo(development_greeting(url, node))
         hint = guest_hint(node)
-        if hint is not None:
-            click.echo(f"  Note   {hint}")
+        for note in [*([hint] if hint is not None else []), *operating_notes(node)]:
+            click.echo(f"  Note   {note}")
         return url
 
-    _run(settings, greet, ready_fd, pid_file, in_memory=data_dir is None)
+    _run(settings, greet, ready_fd, pid_file, in_memory=data_dir is None, forgiving=True)
 
 
 @main.command()
@@ -116,7 +141,13 @@ def serve(
 
     def report(node: Node) -> str:
         from warren.node.data_directory import shown_data_dir
-        from warren.node.greeting import addresses, guest_hint, plain_url, process_age_s
+        from warren.node.greeting import (
+            addresses,
+            guest_hint,
+            operating_notes,
+            plain_url,
+            process_age_s,
+        )
         from warren.telemetry.log import logger
 
         click.echo(
@@ -126,6 +157,8 @@ def serve(
         hint = guest_hint(node)
         if hint is not None:
             logger("connection").info(hint)
+        for note in operating_notes(node):
+            logger("management").warning(note)
         return plain_url(node)
 
     _run(settings, report, ready_fd, pid_file, in_memory)
@@ -160,8 +193,10 @@ def _run(
     ready_fd: int | None,
     pid_file: Path | None,
     in_memory: bool,
+    forgiving: bool = False,
 ) -> None:
     """Run a node until a signal asks it to stop; `on_ready` speaks up and tells the URL."""
+    from warren.base.runtime import control_socket
     from warren.node.errors import StartError
     from warren.node.failure import NodeFailed, give_up
     from warren.node.logs import set_up_logs
@@ -176,6 +211,12 @@ def _run(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
         node.start()
+        try:
+            operating = node.start_operating(control_socket(node.name), forgiving)
+            operating.context.on_stop = stopping.set
+        except StartError:
+            await node.stop()
+            raise
         url = on_ready(node)
         sys.stdout.flush()
         _tell_ready(ready_fd, url)

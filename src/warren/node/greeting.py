@@ -55,18 +55,35 @@ def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def development_greeting(url: str, data_dir: Path | None) -> str:
-    """Name, version, time to get ready, URL, where data is, and a command that works as it is."""
-    data = shown_data_dir(data_dir)
+def development_greeting(url: str, node: Node) -> str:
+    """Name, version, time to get ready, URLs, where data is, and a command that works as it is."""
+    data = shown_data_dir(node.data_dir)
     return "\n".join(
         [
             f"warren {warren.__version__}  ready in {process_age_s():.2f} s",
             f"  AMQP   {url}",
+            *_operating_lines(node),
             f"  Try    {next_command(url)}",
-            f"  Data   {data}{'' if data_dir else ', gone when it stops'}",
+            f"  Data   {data}{'' if node.data_dir else ', gone when it stops'}",
             "  Stop   Ctrl-C",
         ]
     )
+
+
+def _operating_lines(node: Node | None) -> list[str]:
+    if node is None or node.operating is None:
+        return []
+    api, metrics = node.operating.url("http"), node.operating.url("http/prometheus")
+    lines = [f"  HTTP   {api}/api/overview"] if api is not None else []
+    if metrics is not None:
+        path = node.settings.prometheus.path.strip("/")
+        lines.append(f"  Stats  {metrics}/{path}")
+    return lines
+
+
+def operating_notes(node: Node) -> list[str]:
+    """What operators would look for and not find."""
+    return node.operating.notes if node.operating is not None else []
 
 
 def next_command(url: str) -> str:

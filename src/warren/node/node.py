@@ -8,19 +8,19 @@ import logging
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from warren.auth.directory import Directory, DirectoryError
 from warren.base.system import SystemClock, SystemDice
 from warren.config.settings import Endpoint, Settings
 from warren.engine.engine import Engine
 from warren.engine.metadata import MetadataKeeper
+from warren.management.definitions import DefinitionsError, load_definitions
 from warren.model.policy import PolicyError
 from warren.net.hub import Hub
 from warren.net.listener import Listener, SocketOptions
 from warren.net.tls import make_context
 from warren.net.warden import Warden
-from warren.node.definitions import DefinitionsError, load_definitions
 from warren.node.disk import DiskWatch
 from warren.node.errors import StartError, listen_error
 from warren.node.failure import Failure
@@ -29,6 +29,9 @@ from warren.node.settings import credential_validator, engine_settings, node_nam
 from warren.node.store import NodeStore
 from warren.node.vhost_defaults import VHostDefaults
 from warren.telemetry.log import logger
+
+if TYPE_CHECKING:
+    from warren.node.operating import Operating
 
 #: How long a stopping node waits for clients to take their goodbye.
 GOODBYE_S = 1.0
@@ -72,6 +75,8 @@ class Node:
         self.listeners: list[Listener] = []
         self._watch_memory = watch_memory
         self._hub: Hub | None = None
+        #: The management API and the metrics, once they are started.
+        self.operating: Operating | None = None
         self._warden: Warden | None = None
         self._memory: MemoryWatch | None = None
         self.disk: DiskWatch | None = None
@@ -144,6 +149,22 @@ class Node:
         if self.store is not None:
             self.store.start(self._loop, self.in_turn, self.failure, self.disk)
         self.engine.watch_timeouts()
+
+    def start_operating(
+        self, control_socket: Path | None = None, forgiving: bool = False
+    ) -> Operating:
+        """Open the management API and the metrics; see `Operating.start`."""
+        # A broker inside a test needs none of it, nor the time to import it.
+        from warren.node.operating import Operating
+
+        self.operating = Operating(self)
+        self.operating.start(control_socket, forgiving)
+        return self.operating
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        """Where the memory alarm is raised; 0 while nobody watches."""
+        return self._memory.limit_bytes if self._memory is not None else 0
 
     def _open_listeners(self, hub: Hub) -> None:
         settings = self.settings.listeners
@@ -238,6 +259,8 @@ class Node:
         self._close_listeners()
         if self._hub is None:
             return
+        if self.operating is not None:
+            await self.operating.stop()
         self.in_turn(
             lambda: self.engine.close_all("broker forced connection closure with reason 'shutdown'")
         )

@@ -29,12 +29,15 @@ from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.delay import WaitingRoom
     from warren.engine.engine import Engine
     from warren.node.disk import DiskWatch
     from warren.node.failure import Failure
 
 #: How often the upkeep gets its turn, in seconds.
 TICK_S = 0.05
+#: A start that had to read more records than this is followed by a checkpoint.
+LONG_TAIL_RECORDS = 10_000
 #: Bytes put aside around a message that cannot be read.
 UNREADABLE_BYTES = 4096
 #: A share of the budget stays for what consumers will ask for next.
@@ -96,7 +99,7 @@ class NodeStore:
         self._failure: Failure | None = None
         self._disk: DiskWatch | None = None
         self._report(recovery)
-        self._damaged = bool(recovery.damages)
+        self._wants_checkpoint = bool(recovery.damages) or recovery.records > LONG_TAIL_RECORDS
 
     # -- coming back -------------------------------------------------------------------------------
 
@@ -135,11 +138,11 @@ class NodeStore:
     def _append_metadata(self, payload: bytes) -> None:
         self.journal.put(Kind.METADATA, payload)
 
-    def _enrol(self, queue: AmqpQueue) -> None:
+    def _enrol(self, queue: AmqpQueue | WaitingRoom) -> None:
         self.journal.queues[queue.queue_id] = queue
         queue.attach(self.journal)
 
-    def _strike_off(self, queue: AmqpQueue) -> None:
+    def _strike_off(self, queue: AmqpQueue | WaitingRoom) -> None:
         self.journal.queues.pop(queue.queue_id, None)
         queue.detach()
 
@@ -159,14 +162,15 @@ class NodeStore:
         self._disk = disk
         loop.add_reader(self.writer.event_fd, self._on_persisted)
         in_turn(self._catch_up)
-        if self._damaged:
-            # A checkpoint leaves the damage behind: the next start need not stumble over it again.
+        if self._wants_checkpoint:
+            # The next start need not read the same again, nor stumble over the same damage.
             self.upkeep.begin()
         self._timer = loop.call_later(TICK_S, self._tick)
 
     def _catch_up(self) -> None:
         """What happened while the node was down: times to live ran out, limits were set."""
         now_ms = self.engine.clock.now_ms()
+        self.engine.resume_delayed()
         for vhost in list(self.engine.vhosts.values()):
             for queue in list(vhost.queues.values()):
                 if queue.ready:
@@ -212,12 +216,13 @@ class NodeStore:
 
     def _page_out(self) -> None:
         """Only what consumers ask for next stays in memory, so much for each queue."""
-        queues = [
+        queues: list[Any] = [
             queue
             for vhost in self.engine.vhosts.values()
             for queue in vhost.queues.values()
             if queue.ready or queue.unacked
         ]
+        queues += [room for room in self.engine.delayed.values() if room.ready]
         share = self.budget_bytes * HEAD_SHARE / max(1, len(queues))
         for queue in queues:
             average = queue.total_bytes // (queue.ready + queue.unacked) + MESSAGE_OVERHEAD_BYTES

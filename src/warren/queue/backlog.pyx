@@ -14,7 +14,9 @@ from libc.stdlib cimport free, qsort, realloc
 
 from warren.model.message cimport Message
 from warren.model.ports cimport JournalPort, QueuePort, Run
-from warren.queue.paging cimport load_slots, page_in, page_out, spill, write_indexes
+from warren.queue.paging cimport (
+    hold_in_memory, load_slots, page_in, page_out, spill, write_indexes,
+)
 from warren.queue.slots cimport (
     CHUNK_SLOTS, LOGGED, Chunk, Slot, SlotLog, message_of,
 )
@@ -278,6 +280,27 @@ cdef class Backlog(QueuePort):
         log.open_mark = self.journal.open_up(self, (slot - position) | upto)
         return 0
 
+    def open_ahead(self, uint64_t count):
+        """Have the next `count` messages opened; the record of the log to wait for, 0: none."""
+        cdef SlotLog log
+        cdef uint64_t upto, mark = 0
+        cdef int64_t head
+        if not self.durable or self.journal is None:
+            return 0
+        self.watermark_moved()
+        for i, level in enumerate((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            head = -1 if log is None else log.first_ready()
+            if head < 0:
+                continue
+            upto = min(<uint64_t>head + count, log.next_position)
+            if upto > log.opened and upto > log.opening:
+                log.opening = upto
+                log.open_mark = self.journal.open_up(self, <uint64_t>i << LEVEL_SHIFT | upto)
+            if log.opening > log.opened and upto > log.opened:
+                mark = max(mark, log.open_mark)
+        return mark
+
     cdef bint watermark_moved(self) except -1:
         """Takes over the watermarks that are on the disk now; whether there were any."""
         cdef bint moved = False
@@ -340,17 +363,21 @@ cdef class Backlog(QueuePort):
             log.opened = position_of(slot)
         return 0
 
-    cdef bint move(self, uint64_t slot, uint64_t from_place, uint64_t to_place) except -1:
+    cdef bint move(self, uint64_t slot, uint64_t from_place, Message message) except -1:
         cdef Slot* entry
         cdef SlotLog log
-        if not self.holds(slot, from_place) and not self.holds(slot, to_place):
+        if not self.holds(slot, from_place) and not self.holds(slot, message.place):
             return False
         log = self.level(slot)
         entry = log.at(position_of(slot))
         if entry.content & 1:
-            entry.content = to_place << 1 | 1
+            # It cannot be read at its new place before it is written there: until it is paged out
+            # again, it stays in memory.
+            hold_in_memory(log, entry, message)
+            log.paged_to = min(log.paged_to, position_of(slot))
+            log.out_to = min(log.out_to, position_of(slot))
         else:
-            message_of(entry).place = to_place
+            message_of(entry).place = message.place
         log.drop_index(log.chunk_of(position_of(slot)))
         return True
 

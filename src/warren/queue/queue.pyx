@@ -19,7 +19,7 @@ from warren.model.ports cimport (
 from warren.queue.backlog cimport LEVEL_SHIFT, Backlog, position_of
 from warren.queue.paging cimport page_in
 from warren.queue.ring cimport ConsumerRing
-from warren.queue.slots cimport LOGGED, REDELIVERED, Slot, SlotLog, message_of
+from warren.queue.slots cimport CHUNK_SLOTS, LOGGED, REDELIVERED, Slot, SlotLog, message_of
 
 cdef enum:
     # A backlog this long, with consumers at work on it, makes publishers hold back a moment ...
@@ -208,6 +208,8 @@ cdef class Queue(Backlog):
     cdef int keep(self, SlotLog log, uint64_t slot, Message message, int64_t expires_ms,
                   bint opened) except -1:
         """A persistent message has come to a durable queue."""
+        if self.journal is None:
+            return 0
         log.at(position_of(slot)).flags |= LOGGED
         if opened:
             log.opened = position_of(slot) + 1
@@ -216,6 +218,39 @@ cdef class Queue(Backlog):
     def offer(self, Message message not None, int64_t now_ms):
         """Publish from Python; True unless the queue refused it."""
         return self.publish(message, now_ms) == ACCEPTED
+
+    # -- keeping for later -------------------------------------------------------------------------
+
+    def hold(self, Message message not None, int64_t due_ms):
+        """Keep a message that is not to be delivered from here; its slot."""
+        cdef uint64_t slot = <uint64_t>self.log.append(message, due_ms, True, 0)
+        self.ready += 1
+        if self.durable and message.delivery_mode == PERSISTENT:
+            self.keep(self.log, slot, message, due_ms, False)
+        return slot
+
+    def let_go(self, uint64_t slot):
+        """Take a message that was held out; None when it could not be read."""
+        cdef Slot* entry = self.entry_at(slot)
+        cdef Message message
+        if entry is NULL or not self.bring_in(slot, entry):
+            return None
+        message = message_of(entry)
+        self.log.take(slot)
+        self.ready -= 1
+        self.left(self.log, slot)
+        return message
+
+    def held(self):
+        """(slot, when it is due) of all that is held."""
+        cdef uint64_t position
+        cdef Slot* entry
+        found = []
+        for position in range(self.log.first_number * CHUNK_SLOTS, self.log.next_position):
+            entry = self.entry_at(position)
+            if entry is not NULL:
+                found.append((position, entry.expires_ms))
+        return found
 
     # -- delivering --------------------------------------------------------------------------------
 

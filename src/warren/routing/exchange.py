@@ -59,6 +59,7 @@ class Exchange:
         "durable",
         "had_bindings",
         "internal",
+        "made_by",
         "name",
         "sources",
         "type",
@@ -85,6 +86,8 @@ class Exchange:
         self.alternate: str | None = None
         #: Whether it ever was a source: an auto-delete exchange does not go before that.
         self.had_bindings = False
+        #: The user who declared it; what every virtual host is born with was made by nobody.
+        self.made_by = "rmq-internal"
         #: Names of the exchanges that have a binding to it; kept by the engine.
         self.sources: set[str] = set()
         self._matcher = matcher

@@ -262,7 +262,7 @@ cdef class Connection:
             payload = encode_method(BY_NAME[name], *values)
             if journal is not None and journal.appended != written:
                 # What was done must be on the disk before the client hears that it was.
-                self.wait(journal.appended, partial(self.answer, number, payload))
+                self.wait(journal.appended, partial(self.answer, target, payload))
             else:
                 self.outlet.method(number, payload)
 
@@ -271,10 +271,13 @@ cdef class Connection:
         self.waiting = True
         self.engine.journal.when_persisted(mark, action)
 
-    def answer(self, int number, bytes payload not None):
-        """What a method did is on the disk: say so."""
-        if self.state != CLOSED:
-            self.outlet.method(number, payload)
+    def answer(self, target, bytes payload not None):
+        """What a method did is on the disk: say so, if there is still somebody to hear it."""
+        if target is self:
+            if self.state < CLOSING:
+                self.outlet.method(0, payload)
+        elif self.state == RUNNING and not target.closing:
+            self.outlet.method(target.number, payload)
         self.resume()
 
     def resume(self):

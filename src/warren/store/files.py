@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 #: Files kept open for reading.
 OPEN_FILES_MAX = 32
+#: How far the system is asked to read ahead.
+AHEAD_BYTES = 4 * 1024 * 1024
+#: A read that begins so near to where the last one ended goes on where that was.
+NEAR_BYTES = 256 * 1024
 
 
 class Files(Protocol):
@@ -80,6 +84,8 @@ class RealFiles:
         self.directory = directory
         #: Files that are read from, opened: oldest first.
         self._reading: dict[str, int] = {}
+        #: The file read last, where that ended, and how far the system was asked to read ahead.
+        self._last_read = (-1, 0, 0)
 
     def close(self) -> None:
         """Close what was opened for reading."""
@@ -107,9 +113,19 @@ class RealFiles:
             if len(self._reading) >= OPEN_FILES_MAX:
                 os.close(self._reading.pop(next(iter(self._reading))))
             fd = os.open(os.path.join(self.directory, name), os.O_RDONLY | os.O_CLOEXEC)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
             self._reading[name] = fd
+        self._read_ahead(fd, at, at + size)
         return os.pread(fd, size, at)
+
+    def _read_ahead(self, fd: int, at: int, end: int) -> None:
+        """Whoever reads on should not have to wait for the disk: it is told in good time."""
+        last_fd, last_end, ahead = self._last_read
+        if fd != last_fd or not last_end - NEAR_BYTES <= at <= last_end + NEAR_BYTES:
+            ahead = end
+        elif ahead - end < AHEAD_BYTES // 2:
+            os.posix_fadvise(fd, max(ahead, end), AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+            ahead = max(ahead, end) + AHEAD_BYTES
+        self._last_read = (fd, end, ahead)
 
     def create(self, name: str) -> None:
         """Create an empty file; durable after `sync_names`."""

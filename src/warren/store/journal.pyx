@@ -134,6 +134,12 @@ cdef class Journal(JournalPort):
         if segment is not NULL:
             memset(segment, 0, sizeof(Segment))
 
+    def cut_segment(self, uint32_t number, uint64_t size):
+        """What a segment had behind its last record was cut off."""
+        cdef Segment* segment = self.segment(number)
+        if segment is not NULL:
+            segment.size = size
+
     cdef void release(self, uint64_t place, uint32_t size, bint kept) noexcept:
         cdef Segment* segment = self.segment(<uint32_t>(place >> 32))
         if place == 0:
@@ -315,8 +321,9 @@ cdef class Journal(JournalPort):
             moved.wall_ms = wall_ms
             packed += (<char*>&moved)[:sizeof(Target)]
         new_place = self.write_message(MOVED, message, <Target*><char*>packed, len(targets))
+        message.place = new_place
         for queue, slot, *_ in targets:
-            if queue.move(slot, place, new_place):
+            if queue.move(slot, place, message):
                 self.release(place, message.body_len, True)
                 segment = self.segment(<uint32_t>(new_place >> 32))
                 segment.live += 1

@@ -139,11 +139,26 @@ class Recovery:
             self.files.sync(name)
         repair_tail(found)
         self._cut_spare_room()
+        self._follow_repair()
         # The next checkpoint must be newer than any there is.
         self.next_sequence = max(found.next_sequence, self._known_sequence + 1)
         self.records = replay.records
         for queue in self.journal.queues.values():
             queue.finish_restore()
+
+    def _follow_repair(self) -> None:
+        """The journal knows segments as the repair left them.
+
+        A segment that was cut away whole must be forgotten: the next one takes its file's name, and
+        must not be deleted in its place.
+        """
+        names = set(self.files.names())
+        for number, segment in self._segments.items():
+            name = segment_name(segment.first_sequence)
+            if name not in names:
+                self.journal.forget_segment(number)
+            elif (size := self.files.size(name)) < segment.size:
+                self.journal.cut_segment(number, size)
 
     def _load_checkpoint(self, checkpoint: Checkpoint, load: Callable[[bytes], None]) -> None:
         load(checkpoint.metadata)

@@ -183,6 +183,7 @@ class Upkeep:
         queues = [
             KnownQueue(queue_id, queue.epoch, queue.operations, queue.snapshot(clean))
             for queue_id, queue in sorted(journal.queues.items())
+            if queue.operations
         ]
         doomed = self._dead()
         for number, _ in doomed:

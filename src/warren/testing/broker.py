@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 from warren.config.load import load_settings
 from warren.engine.exchanges import remove_exchange
+from warren.management.definitions import import_definitions, load_definitions
 from warren.model.policy import Policy
-from warren.node.definitions import import_definitions, load_definitions
 from warren.testing.host import NodeThread
 
 if TYPE_CHECKING:
@@ -59,7 +59,12 @@ class QueueSnapshot:
 
 
 class Broker:
-    """See the module's text. `config` takes keys of rabbitmq.conf, `definitions` an export."""
+    """See the module's text. `config` takes keys of rabbitmq.conf, `definitions` an export.
+
+    With a `data_dir` durable queues and their persistent messages outlive the broker; without one
+    all is in memory.
+    With `http` the management API and the metrics are there too, on free ports.
+    """
 
     host = "127.0.0.1"
 
@@ -69,10 +74,14 @@ class Broker:
         *,
         config: Mapping[str, object] | None = None,
         definitions: Path | str | Mapping[str, object] | None = None,
+        data_dir: Path | str | None = None,
+        http: bool = False,
     ) -> None:
         self.port = port
         self._config = dict(config or {})
         self._definitions = definitions
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._http = http
         self._thread: NodeThread | None = None
 
     # -- its life ----------------------------------------------------------------------------------
@@ -81,7 +90,7 @@ class Broker:
         """Returns when clients can connect. Raises StartError, ConfigError or DefinitionsError."""
         if self._thread is not None:
             raise RuntimeError("the broker is running already")
-        thread = NodeThread(self._settings())
+        thread = NodeThread(self._settings(), self._data_dir, self._http)
         self.port = thread.start().port
         self._thread = thread
         try:
@@ -94,7 +103,12 @@ class Broker:
 
     def _settings(self) -> Settings:
         listener = {"listeners.tcp.default": f"{self.host}:{self.port}"}
-        return load_settings(None, {}, {**self._config, **listener})
+        operating = {
+            f"{part}.tcp.{key}": value
+            for part in ("management", "prometheus")
+            for key, value in (("ip", self.host), ("port", 0))
+        }
+        return load_settings(None, {}, {**operating, **self._config, **listener})
 
     def stop(self) -> None:
         """Close everything; twice is fine. Raises BrokerFault if the broker failed meanwhile."""
@@ -110,8 +124,14 @@ class Broker:
         """What a restart is to clients: connections break, the port refuses, then takes them again.
 
         Durable queues and exchanges stay, with the messages in them; all else is gone, and what
-        was not acknowledged is delivered again.
+        was not acknowledged is delivered again. With a `data_dir` it is a real restart: the node
+        stops and another comes back from the disk, without transient messages.
         """
+        if self._data_dir is not None:
+            self.stop()
+            time.sleep(down_s)
+            self.start()
+            return
         self.call(_cut)
         time.sleep(down_s)
         self.call(lambda node: node.reopen())
@@ -148,6 +168,23 @@ class Broker:
         # A lone slash at the end would mean the virtual host with the empty name to many clients.
         path = "" if vhost == "/" else "/" + quote(vhost, safe="")
         return f"amqp://{credentials}@{self.host}:{self.port}{path}"
+
+    @property
+    def http_url(self) -> str:
+        """Where the management API is, as in `http://127.0.0.1:15672`; needs `http=True`."""
+        return self._operating_url("http")
+
+    @property
+    def metrics_url(self) -> str:
+        """Where the metrics are, without their path; needs `http=True`."""
+        return self._operating_url("http/prometheus")
+
+    def _operating_url(self, protocol: str) -> str:
+        operating = self.call(lambda node: node.operating)
+        url = operating.url(protocol) if operating is not None else None
+        if url is None:
+            raise RuntimeError("the broker was started without http=True")
+        return url
 
     def call(self, action: Callable[[Node], Result]) -> Result:
         """Run `action(node)` in the broker's thread: the way to all that has no method here."""

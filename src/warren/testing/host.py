@@ -12,9 +12,11 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from warren.config.settings import Settings
+from warren.node.data_directory import open_data_directory
 from warren.node.node import Node
 from warren.telemetry.log import logger
 
@@ -29,9 +31,13 @@ Result = TypeVar("Result")
 class NodeThread:
     """One thread, one loop, one node; it can be started once."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, data_dir: Path | None = None, with_http: bool = False
+    ) -> None:
         self.faults: list[BaseException] = []
         self._settings = settings
+        self._data_dir = data_dir
+        self._with_http = with_http
         self._ready: concurrent.futures.Future[Node] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._main, name="warren-broker", daemon=True)
         self._node: Node | None = None
@@ -90,13 +96,23 @@ class NodeThread:
         self._loop.set_exception_handler(self._on_loop_fault)
         self._stopping = asyncio.Event()
         # The test's memory is not the broker's: an alarm for it would only puzzle.
-        node = Node(self._settings, log=_log_with(_FaultCollector(self.faults)), watch_memory=False)
-        node.start()
-        self._ready.set_result(node)
+        log = _log_with(_FaultCollector(self.faults))
+        directory = open_data_directory(self._data_dir) if self._data_dir is not None else None
         try:
-            await self._stopping.wait()
+            node = Node(self._settings, log=log, watch_memory=False, data_dir=self._data_dir)
+            node.start()
+            if self._with_http:
+                await node.start_operating().ready()
+            self._ready.set_result(node)
+            try:
+                await self._stopping.wait()
+            finally:
+                await node.stop(GOODBYE_S)
+            if node.failure.error is not None:
+                self.faults.append(node.failure.error)
         finally:
-            await node.stop(GOODBYE_S)
+            if directory is not None:
+                directory.close()
 
     def _on_loop_fault(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

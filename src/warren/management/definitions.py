@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ import msgspec
 
 from warren.auth.directory import DirectoryError
 from warren.engine.engine import Engine
+from warren.management import definition_format as rows
 from warren.model.errors import AmqpError, NotFound
 from warren.model.policy import Policy, PolicyError
 from warren.model.queue_arguments import QueueDeclaration, check_queue_arguments
-from warren.node import definition_format as rows
 from warren.routing.binding import Binding, DestinationKind
 from warren.routing.exchange import make_exchange
 
@@ -56,14 +56,20 @@ def import_definitions(
     engine: Engine, document: bytes | str | Mapping[str, object], vhost: str | None = None
 ) -> dict[str, int]:
     """Import one document; `vhost` is for rows that name none. Raises DefinitionsError."""
+    work = Import(engine, vhost)
+    for _ in work.steps(read_definitions(document)):
+        pass
+    return work.finish()
+
+
+def read_definitions(document: bytes | str | Mapping[str, object]) -> rows.Definitions:
+    """Raises DefinitionsError when the document is none of its kind."""
     try:
         if isinstance(document, bytes | str):
-            definitions = msgspec.json.decode(document, type=rows.Definitions)
-        else:
-            definitions = msgspec.convert(document, type=rows.Definitions)
+            return msgspec.json.decode(document, type=rows.Definitions)
+        return msgspec.convert(document, type=rows.Definitions)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DefinitionsError([f"not a definitions file: {error}"]) from error
-    return _Import(engine, vhost).run(definitions)
 
 
 def _read(file: Path) -> bytes:
@@ -75,8 +81,8 @@ def _read(file: Path) -> bytes:
         raise DefinitionsError([f"cannot be read: {error.strerror}"]) from error
 
 
-class _Import:
-    """One run through a document."""
+class Import:
+    """One run through a document: go through `steps`, then `finish`."""
 
     def __init__(self, engine: Engine, vhost: str | None) -> None:
         self._engine = engine
@@ -84,26 +90,36 @@ class _Import:
         self._problems: list[str] = []
         self._done: Counter[str] = Counter()
 
-    def run(self, definitions: rows.Definitions) -> dict[str, int]:
-        """In the order of what depends on what."""
-        self._each("users", definitions.users, self._user)
-        self._each("vhosts", definitions.vhosts, self._add_vhost)
-        self._each("permissions", definitions.permissions, self._permission)
-        self._each("topic_permissions", definitions.topic_permissions, self._topic_permission)
-        self._each("parameters", definitions.parameters, self._parameter)
-        self._each("global_parameters", definitions.global_parameters, self._global_parameter)
-        self._each("policies", definitions.policies, self._policy)
-        self._each("queues", definitions.queues, self._queue)
-        self._each("exchanges", definitions.exchanges, self._exchange)
-        self._each("bindings", definitions.bindings, self._binding)
+    def steps(self, definitions: rows.Definitions) -> Iterator[None]:
+        """Row by row, in the order of what depends on what."""
+        yield from self._each("users", definitions.users, self._user)
+        yield from self._each("vhosts", definitions.vhosts, self._add_vhost)
+        yield from self._each("permissions", definitions.permissions, self._permission)
+        yield from self._each(
+            "topic_permissions", definitions.topic_permissions, self._topic_permission
+        )
+        yield from self._each("parameters", definitions.parameters, self._parameter)
+        yield from self._each(
+            "global_parameters", definitions.global_parameters, self._global_parameter
+        )
+        yield from self._each("policies", definitions.policies, self._policy)
+        yield from self._each("queues", definitions.queues, self._queue)
+        yield from self._each("exchanges", definitions.exchanges, self._exchange)
+        yield from self._each("bindings", definitions.bindings, self._binding)
+
+    def finish(self) -> dict[str, int]:
+        """How many rows of each kind were applied. Raises DefinitionsError."""
         self._engine.permissions_changed()
         self._engine.run_effects()
         if self._problems:
             raise DefinitionsError(self._problems)
         return dict(self._done)
 
-    def _each(self, kind: str, given: Iterable[Any], apply: Callable[[Any], None]) -> None:
+    def _each(
+        self, kind: str, given: Iterable[Any], apply: Callable[[Any], None]
+    ) -> Iterator[None]:
         for number, row in enumerate(given):
+            yield
             try:
                 apply(row)
             except (AmqpError, DirectoryError, PolicyError, msgspec.ValidationError) as error:
@@ -158,7 +174,7 @@ class _Import:
         )
 
     def _parameter(self, row: rows.ParameterRow) -> None:
-        """Parameters of plugins (shovels, federation) mean nothing here and are left aside."""
+        """Parameters of plugins (shovels, federation) are kept, so that an export has them."""
         vhost = self._vhost_of(row)
         if row.component == "vhost-limits":
             limits = msgspec.convert(row.value, type=dict[str, int])
@@ -169,12 +185,17 @@ class _Import:
                 vhost, row.name, value.pattern, value.definition, value.priority, value.apply_to
             )
             self._engine.set_policy(policy, operator=True)
+        else:
+            self._engine.vhost(vhost)
+            self._engine.parameters[vhost, row.component, row.name] = row.value
 
     def _global_parameter(self, row: rows.GlobalParameterRow) -> None:
         settings = self._engine.settings
         unnamed = settings.cluster_name == settings.node_name
         if row.name == "cluster_name" and isinstance(row.value, str) and unnamed:
             self._engine.settings = dataclasses.replace(settings, cluster_name=row.value)
+        if row.name != "cluster_name":
+            self._engine.global_parameters[row.name] = row.value
 
     def _policy(self, row: rows.PolicyRow) -> None:
         policy = Policy(

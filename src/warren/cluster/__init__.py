@@ -1,0 +1,1 @@
+"""What the nodes of a cluster agree on. The Raft in here does no input or output by itself."""

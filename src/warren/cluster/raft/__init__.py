@@ -1,0 +1,1 @@
+"""Raft without input or output: see `raft.Raft`."""

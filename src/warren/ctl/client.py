@@ -1,0 +1,175 @@
+"""A very small HTTP client: importing the standard one would take longer than a whole command."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warren.base.runtime import control_socket, is_private, runtime_directory
+from warren.ctl.errors import BAD_DATA, NO_PERMISSION, TIMEOUT, UNAVAILABLE, CtlError
+
+CHUNK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status and JSON of an answer; None without a body."""
+
+    status: int
+    value: Any
+    #: The header as it came, for who needs more.
+    head: str = ""
+
+
+class Client:
+    """Speaks to one node, over its control socket or over TCP with a password."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        address: tuple[str, int] | None,
+        credentials: str | None,
+        timeout_s: float | None,
+    ) -> None:
+        self._path = path
+        self._address = address
+        self._credentials = credentials
+        self._timeout_s = timeout_s
+
+    @property
+    def place(self) -> str:
+        return str(self._path) if self._path is not None else "{}:{}".format(*self._address or ())
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Any request under /api. Raises CtlError when the node cannot be reached."""
+        data = body if isinstance(body, bytes) else b""
+        if body is not None and not isinstance(body, bytes):
+            data = json.dumps(body).encode()
+        lines = [f"{method} /api{path} HTTP/1.1", "Host: warren", "Connection: close"]
+        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+        if self._credentials is not None:
+            lines.append(f"Authorization: Basic {self._credentials}")
+        if body is not None:
+            lines.append(f"Content-Length: {len(data)}")
+        try:
+            with self._connect() as connection:
+                connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
+                raw = _read_all(connection)
+        except TimeoutError:
+            raise CtlError(
+                TIMEOUT, f"Error: the node did not answer in {self._timeout_s} s"
+            ) from None
+        except OSError as error:
+            raise CtlError(UNAVAILABLE, self._unreachable(error)) from error
+        status, head, content = _parse(raw)
+        return Answer(status, json.loads(content) if content.strip() else None, head)
+
+    def _connect(self) -> socket.socket:
+        if self._path is None:
+            assert self._address is not None
+            return socket.create_connection(self._address, self._timeout_s)
+        if self._path.exists() and not is_private(self._path.parent):
+            raise OSError(0, "others may write to the socket's directory: it is not to be trusted")
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(self._timeout_s)
+        connection.connect(str(self._path))
+        return connection
+
+    def _unreachable(self, error: OSError) -> str:
+        return (
+            f"Error: unable to perform an operation on the node at {self.place}: "
+            f"{error.strerror or error}\n\nMost common reasons for this are:\n\n"
+            " * the node is not running (start it with: warren dev)\n"
+            " * it runs as another user, or under another name (see -n and --url)\n"
+        )
+
+    def get(self, path: str) -> Any:
+        """The JSON of a path. Raises CtlError for a refusal."""
+        return self.want("GET", path)
+
+    def want(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """A request that must be granted. Raises CtlError for a refusal."""
+        answer = self.call(method, path, body, headers)
+        if answer.status < 300:
+            return answer.value
+        given = answer.value if isinstance(answer.value, dict) else {}
+        reason = given.get("reason") or f"the node answered {answer.status}"
+        status = {401: NO_PERMISSION, 503: UNAVAILABLE}.get(answer.status, BAD_DATA)
+        raise CtlError(status, f"Error:\n{reason}")
+
+
+def _read_all(connection: socket.socket) -> bytes:
+    pieces: list[bytes] = []
+    while True:
+        piece = connection.recv(CHUNK_BYTES)
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+
+
+def _parse(raw: bytes) -> tuple[int, str, bytes]:
+    head, separator, body = raw.partition(b"\r\n\r\n")
+    words = head.split(b" ", 2)
+    if not separator or len(words) < 2 or not words[1].isdigit():
+        raise CtlError(UNAVAILABLE, "Error: the node hung up before it had answered")
+    if b"transfer-encoding: chunked" in head.lower():
+        body = _join_chunks(body)
+    return int(words[1]), head.decode("latin-1"), body
+
+
+def _join_chunks(body: bytes) -> bytes:
+    pieces: list[bytes] = []
+    at = 0
+    while True:
+        end = body.find(b"\r\n", at)
+        size = int(body[at:end].split(b";")[0], 16) if end >= 0 else 0
+        if size == 0:
+            return b"".join(pieces)
+        pieces.append(body[end + 2 : end + 2 + size])
+        at = end + 2 + size + 2
+
+
+def make_client(node: str | None, url: str | None, timeout_s: float | None) -> Client:
+    """The node that was named, or the one that runs here. Raises CtlError."""
+    url = url or os.environ.get("WARREN_URL")
+    if url:
+        return _client_of_url(url, timeout_s)
+    node = node or os.environ.get("WARREN_NODENAME") or os.environ.get("RABBITMQ_NODENAME")
+    if node:
+        return Client(control_socket(node), None, None, timeout_s)
+    found = sorted(runtime_directory().glob("*.sock"))
+    if len(found) > 1:
+        names = ", ".join(path.stem for path in found)
+        raise CtlError(UNAVAILABLE, f"Error: several nodes run here ({names}): name one with -n")
+    default = control_socket(f"warren@{socket.gethostname().split('.')[0]}")
+    return Client(found[0] if found else default, None, None, timeout_s)
+
+
+def _client_of_url(url: str, timeout_s: float | None) -> Client:
+    import base64
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(url)
+    if parts.scheme != "http" or parts.hostname is None:
+        raise CtlError(BAD_DATA, "Error: --url takes http://user:password@host:port")
+    user = unquote(parts.username or "guest")
+    password = unquote(parts.password or "guest")
+    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return Client(None, (parts.hostname, parts.port or 15672), credentials, timeout_s)

@@ -1,0 +1,413 @@
+"""Commands on the node itself: status, health checks, connections, queues, stopping."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import warren
+from warren.ctl.command import Command, Run, number, q
+from warren.ctl.errors import BAD_DATA, TIMEOUT, UNAVAILABLE, CtlError
+
+_PURPOSES = {
+    "amqp": "AMQP 0-9-1",
+    "amqp/ssl": "AMQP 0-9-1 over TLS",
+    "http": "HTTP API",
+    "https": "HTTP API over TLS",
+    "http/prometheus": "Prometheus exporter API over HTTP",
+    "https/prometheus": "Prometheus exporter API over HTTPS",
+}
+
+
+def _print_sections(run: Run, sections: dict[str, list[str]]) -> None:
+    for title, lines in sections.items():
+        run.say(f"{title}\n\n" + "\n".join(lines or ["(none)"]) + "\n")
+
+
+def _listener_line(row: dict[str, Any]) -> str:
+    purpose = _PURPOSES.get(row["protocol"], row["protocol"])
+    interface = f"[{row['ip_address']}]" if ":" in row["ip_address"] else row["ip_address"]
+    return (
+        f"Interface: {interface}, port: {row['port']}, protocol: {row['protocol']}, "
+        f"purpose: {purpose}"
+    )
+
+
+def _alarms(node: dict[str, Any]) -> list[str]:
+    names = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
+    return [name for key, name in names.items() if node[key]]
+
+
+def status(run: Run) -> None:
+    overview, (node,) = run.client.get("/overview"), run.client.get("/nodes")
+    run.banner(f"Status of node {node['name']} ...")
+    if run.formatter == "json":
+        import json
+
+        run.say(
+            json.dumps(
+                {
+                    "node": node["name"],
+                    "pid": int(node["os_pid"]),
+                    "uptime": node["uptime"] // 1000,
+                    "rabbitmq_version": overview["rabbitmq_version"],
+                    "warren_version": overview["warren_version"],
+                    "is_under_maintenance": False,
+                    "alarms": _alarms(node),
+                    "listeners": overview["listeners"],
+                    "totals": overview["object_totals"],
+                    "disk_free": node["disk_free"],
+                    "disk_free_limit": node["disk_free_limit"],
+                    "memory": {"total": node["mem_used"], "limit": node["mem_limit"]},
+                    "file_descriptors": {
+                        "total_used": node["fd_used"],
+                        "total_limit": node["fd_total"],
+                    },
+                }
+            )
+        )
+        return
+    totals = overview["object_totals"]
+    _print_sections(
+        run,
+        {
+            "Runtime": [
+                f"OS PID: {node['os_pid']}",
+                f"Uptime (seconds): {node['uptime'] // 1000}",
+                "Is under maintenance?: false",
+                f"Warren version: {overview['warren_version']}",
+                f"RabbitMQ version: {overview['rabbitmq_version']}",
+                f"Node name: {node['name']}",
+                f"Runtime: {overview['erlang_full_version']}",
+            ],
+            "Alarms": _alarms(node),
+            "Memory": [
+                f"Total memory used: {node['mem_used'] / 1e9:.4f} gb",
+                f"Memory high watermark: {node['mem_limit'] / 1e9:.4f} gb",
+            ],
+            "File Descriptors": [f"Total: {node['fd_used']}, limit: {node['fd_total']}"],
+            "Free Disk Space": [
+                f"Low free disk space watermark: {node['disk_free_limit'] / 1e9:.4f} gb",
+                f"Free disk space: {node['disk_free'] / 1e9:.4f} gb",
+            ],
+            "Totals": [
+                f"Connection count: {totals['connections']}",
+                f"Queue count: {totals['queues']}",
+            ],
+            "Listeners": [_listener_line(row) for row in overview["listeners"]],
+        },
+    )
+
+
+def cluster_status(run: Run) -> None:
+    overview, nodes = run.client.get("/overview"), run.client.get("/nodes")
+    run.banner(f"Cluster status of node {overview['node']} ...")
+    names = [node["name"] for node in nodes]
+    running = [node["name"] for node in nodes if node["running"]]
+    alarms = [f"{alarm} alarm on node {node['name']}" for node in nodes for alarm in _alarms(node)]
+    if run.formatter == "json":
+        import json
+
+        shown = {
+            "alarms": alarms,
+            "cluster_name": overview["cluster_name"],
+            "disk_nodes": names,
+            "feature_flags": [],
+            "listeners": dict.fromkeys(names, overview["listeners"]),
+            "maintenance_status": dict.fromkeys(names, "not under maintenance"),
+            "partitions": {},
+            "ram_nodes": [],
+            "running_nodes": running,
+            "versions": {
+                name: {"rabbitmq_version": overview["rabbitmq_version"]} for name in names
+            },
+            "cpu_cores": {node["name"]: node["processors"] for node in nodes},
+        }
+        run.say(json.dumps(shown))
+        return
+    _print_sections(
+        run,
+        {
+            "Basics": [f"Cluster name: {overview['cluster_name']}"],
+            "Disk Nodes": names,
+            "Running Nodes": running,
+            "Versions": [
+                f"{name}: Warren {overview['warren_version']} as RabbitMQ "
+                f"{overview['rabbitmq_version']}"
+                for name in names
+            ],
+            "Maintenance status": [
+                f"Node: {name}, status: not under maintenance" for name in names
+            ],
+            "Alarms": alarms,
+            "Network Partitions": [],
+            "Listeners": [f"Node: {r['node']}, {_listener_line(r)}" for r in overview["listeners"]],
+        },
+    )
+
+
+def ping(run: Run) -> None:
+    name = run.node_name()
+    run.banner(f"Will ping {name}.")
+    run.say("Ping succeeded")
+
+
+def version(run: Run) -> None:
+    run.say(warren.__version__)
+
+
+def server_version(run: Run) -> None:
+    overview = run.client.get("/overview?columns=node,rabbitmq_version,warren_version")
+    run.banner(f"Asking node {overview['node']} for its version ...")
+    run.say(overview["warren_version"])
+
+
+def listeners(run: Run) -> None:
+    overview = run.client.get("/overview?columns=node,listeners")
+    run.banner(f"Asking node {overview['node']} to report its protocol listeners ...")
+    if run.formatter == "table":
+        for row in overview["listeners"]:
+            run.say(_listener_line(row))
+        return
+    run.table(overview["listeners"], ("node", "protocol", "ip_address", "port"))
+
+
+def environment(run: Run) -> None:
+    import json
+
+    run.banner(f"Application environment of node {run.node_name()} ...")
+    run.say(json.dumps(run.client.get("/config/effective"), indent=2))
+
+
+def memory_breakdown(run: Run) -> None:
+    name = run.node_name()
+    run.banner(f"Reporting memory breakdown on node {name}...")
+    parts = run.client.get(f"/nodes/{q(name)}/memory")["memory"]
+    total = parts.pop("total")["rss"] or 1
+    parts.pop("strategy")
+    for part, size in sorted(parts.items(), key=lambda pair: -pair[1]):
+        if size:
+            run.say(f"{part}: {size / 1e9:.4f} gb ({size * 100 / total:.2f}%)")
+
+
+def alarms(run: Run) -> None:
+    (node,) = run.client.get("/nodes")
+    run.banner(f"Asking node {node['name']} to report any known resource alarms ...")
+    found = _alarms(node)
+    if not found:
+        run.say(f"Node {node['name']} reported no alarms, local or clusterwide")
+    for name in found:
+        run.say(f"{name} alarm on node {node['name']}")
+
+
+def check_alarms(run: Run) -> None:
+    (node,) = run.client.get("/nodes")
+    run.banner(f"Asking node {node['name']} to report any local resource alarms ...")
+    found = _alarms(node)
+    if found:
+        raise CtlError(UNAVAILABLE, f"Node {node['name']} reported alarms: {', '.join(found)}")
+    run.say(f"Node {node['name']} reported no local alarms")
+
+
+def check_running(run: Run) -> None:
+    name = run.node_name()
+    run.banner(f"Checking if Warren is running on node {name} ...")
+    run.say(f"Warren on node {name} is fully booted and running")
+
+
+def check_port_listener(run: Run) -> None:
+    port, name = number(run.word(0), "port"), run.node_name()
+    run.banner(f"Asking node {name} if there's an active listener on port {port} ...")
+    answer = run.client.call("GET", f"/health/checks/port-listener/{port}")
+    if answer.status != 200:
+        ports = ", ".join(str(known) for known in answer.value["ports"])
+        raise CtlError(
+            UNAVAILABLE,
+            f"No listener for port {port} is active on node {name}. "
+            f"Found listeners that use the following ports: {ports}",
+        )
+    run.say(f"A listener for port {port} is running on node {name}.")
+
+
+def check_protocol_listener(run: Run) -> None:
+    protocol, name = run.word(0), run.node_name()
+    run.banner(f"Asking node {name} if there's an active listener for protocol {protocol} ...")
+    answer = run.client.call("GET", f"/health/checks/protocol-listener/{q(protocol)}")
+    if answer.status != 200:
+        known = ", ".join(answer.value["protocols"])
+        raise CtlError(
+            UNAVAILABLE,
+            f"No listener for protocol {protocol} is active on node {name}. "
+            f"Found listeners for the following protocols: {known}",
+        )
+    run.say(f"A listener for protocol {protocol} is running on node {name}.")
+
+
+def check_mirrors(run: Run) -> None:
+    name = run.node_name()
+    run.banner(
+        f"Checking if node {name} is critical for data safety of any classic mirrored queues ..."
+    )
+    run.client.get("/health/checks/node-is-mirror-sync-critical")
+    run.say(f"Node {name} reported no classic mirrored queues without online synchronised mirrors")
+
+
+def await_startup(run: Run) -> None:
+    timeout_s = float(run.options.get("timeout", 300))
+    until_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            run.banner(f"Waiting for node {run.node_name()} to start ...")
+        except CtlError as error:
+            if error.status != UNAVAILABLE:
+                raise
+            if time.monotonic() >= until_s:
+                raise CtlError(
+                    TIMEOUT, f"Error: the node did not start in {timeout_s:g} s"
+                ) from error
+            time.sleep(0.1)
+        else:
+            return
+
+
+def await_online_nodes(run: Run) -> None:
+    wanted = number(run.word(0), "count")
+    run.banner(f"Waiting for at least {wanted} nodes to join the cluster ...")
+    until_s = time.monotonic() + float(run.options.get("timeout", 300))
+    while len(run.client.get("/nodes?columns=name")) < wanted:
+        if time.monotonic() >= until_s:
+            raise CtlError(TIMEOUT, "Error:\ntimed out while waiting. Not enough nodes joined")
+        time.sleep(1)
+
+
+def set_cluster_name(run: Run) -> None:
+    run.banner(f"Setting cluster name to {run.word(0)} ...")
+    run.client.want("PUT", "/cluster-name", {"name": run.word(0)})
+
+
+def stop(run: Run) -> None:
+    name = run.node_name()
+    run.banner(f"Stopping and halting node {name} ...")
+    run.client.want("POST", f"/nodes/{q(name)}/stop", {})
+
+
+def close_connection(run: Run) -> None:
+    name = run.word(0).removeprefix("<").removesuffix(">")
+    reason = " ".join(run.words[1:]) or "Closed via warrenctl"
+    run.banner(f"Closing connection {run.word(0)}, reason: {reason} ...")
+    run.client.want("DELETE", f"/connections/{q(name)}", None, {"X-Reason": reason})
+
+
+def close_all_connections(run: Run) -> None:
+    reason = " ".join(run.words) or "Closed via warrenctl"
+    where = f"/vhosts/{run.vhost_path}/connections" if "vhost" in run.options else "/connections"
+    found = run.client.get(f"{where}?columns=name")
+    run.banner(f"Closing {len(found)} connections, reason: {reason} ...")
+    for row in found:
+        run.client.call("DELETE", f"/connections/{q(row['name'])}", None, {"X-Reason": reason})
+
+
+def close_all_user_connections(run: Run) -> None:
+    reason = " ".join(run.words[1:]) or "Closed via warrenctl"
+    run.banner(f"Closing connections of user {run.word(0)}, reason: {reason} ...")
+    run.client.want("DELETE", f"/connections/username/{q(run.word(0))}", None, {"X-Reason": reason})
+
+
+def _queue_place(run: Run) -> str:
+    """The path of the queue that is named. Raises CtlError when there is none."""
+    place = f"/queues/{run.vhost_path}/{q(run.word(0))}"
+    if run.client.call("GET", f"{place}?columns=name").status == 404:
+        raise CtlError(BAD_DATA, f"Error:\nno queue '{run.word(0)}' in vhost '{run.vhost}'")
+    return place
+
+
+def delete_queue(run: Run) -> None:
+    run.banner(f"Deleting queue '{run.word(0)}' on vhost '{run.vhost}' ...")
+    place = _queue_place(run)
+    asked = [f"{name}=true" for name in ("if-empty", "if-unused") if name in run.options]
+    found = run.client.get(f"{place}?columns=messages_ready")["messages_ready"]
+    run.client.want("DELETE", f"{place}?{'&'.join(asked)}")
+    run.say(f"Queue was successfully deleted with {found} ready messages")
+
+
+def purge_queue(run: Run) -> None:
+    run.banner(f"Purging queue '{run.word(0)}' in vhost '{run.vhost}' ...")
+    run.client.want("DELETE", f"{_queue_place(run)}/contents")
+
+
+def sync_queue(run: Run) -> None:
+    run.banner(f"Synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
+    run.client.want("POST", f"{_queue_place(run)}/actions", {"action": "sync"})
+
+
+def cancel_sync_queue(run: Run) -> None:
+    run.banner(f"Stopping synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
+    run.client.want("POST", f"{_queue_place(run)}/actions", {"action": "cancel_sync"})
+
+
+def rebalance(run: Run) -> None:
+    run.banner("Rebalancing ...")
+    run.client.want("POST", "/rebalance/queues", {})
+
+
+COMMANDS = (
+    Command("status", "", "Displays the status of a node", status),
+    Command("cluster_status", "", "Displays the nodes of the cluster", cluster_status),
+    Command("ping", "", "Checks that the node answers", ping),
+    Command("version", "", "Displays the version of this tool", version),
+    Command("server_version", "", "Displays the version of the node", server_version),
+    Command("listeners", "", "Lists the addresses the node listens on", listeners),
+    Command("environment", "", "Displays the configuration in force, without secrets", environment),
+    Command("memory_breakdown", "", "Shows where the memory goes", memory_breakdown),
+    Command("alarms", "", "Lists resource alarms", alarms),
+    Command("check_alarms", "", "Fails if there is an alarm", check_alarms),
+    Command("check_local_alarms", "", "Fails if this node has an alarm", check_alarms),
+    Command("check_running", "", "Fails if the node is not up", check_running),
+    Command("is_running", "", "Fails if the node is not up", check_running),
+    Command(
+        "check_port_listener", "<port>", "Fails if nobody listens on a port", check_port_listener
+    ),
+    Command(
+        "check_protocol_listener",
+        "<protocol>",
+        "Fails if nobody listens for a protocol",
+        check_protocol_listener,
+    ),
+    Command(
+        "check_if_node_is_mirror_sync_critical",
+        "",
+        "Fails if stopping this node would lose messages of mirrored queues",
+        check_mirrors,
+    ),
+    Command("await_startup", "", "Waits for the node to start", await_startup),
+    Command(
+        "await_online_nodes", "<count>", "Waits for nodes to join the cluster", await_online_nodes
+    ),
+    Command("set_cluster_name", "<name>", "Sets the cluster name", set_cluster_name),
+    Command("stop", "", "Stops the node", stop),
+    Command("shutdown", "", "Stops the node", stop),
+    Command("close_connection", "<name> [reason ...]", "Closes a connection", close_connection),
+    Command(
+        "close_all_connections",
+        "[reason ...]",
+        "Closes all connections, or those of a vhost",
+        close_all_connections,
+    ),
+    Command(
+        "close_all_user_connections",
+        "<username> [reason ...]",
+        "Closes all connections of a user",
+        close_all_user_connections,
+    ),
+    Command(
+        "delete_queue",
+        "<queue>",
+        "Deletes a queue",
+        delete_queue,
+        {"if-empty": False, "if-unused": False},
+    ),
+    Command("purge_queue", "<queue>", "Removes all ready messages of a queue", purge_queue),
+    Command("sync_queue", "<queue>", "Synchronises the mirrors of a queue", sync_queue),
+    Command("cancel_sync_queue", "<queue>", "Stops synchronising a queue", cancel_sync_queue),
+    Command("rebalance", "[type]", "Spreads queue masters over the nodes", rebalance),
+)

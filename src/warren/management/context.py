@@ -1,0 +1,101 @@
+"""What every handler of the API works with: the broker, its samples, and how to act on it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from warren.config.settings import Settings
+from warren.management.errors import not_found
+from warren.management.events import EventLog
+from warren.management.sampler import Sampler
+from warren.model.errors import Postponed
+
+if TYPE_CHECKING:
+    from warren.engine.engine import Engine
+    from warren.engine.vhost import VHost
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerFacts:
+    """One address the node listens on."""
+
+    protocol: str
+    host: str
+    port: int
+    tls: bool = False
+
+
+@dataclass(slots=True)
+class Context:
+    """See the module's text."""
+
+    engine: Engine
+    settings: Settings
+    sampler: Sampler
+    events: EventLog
+    #: Runs a function as one turn of the node, so that what follows from it is sent.
+    in_turn: Callable[[Callable[[], Any]], Any]
+    #: The AMQP listeners as they are now.
+    amqp_listeners: Callable[[], Sequence[ListenerFacts]]
+    #: The HTTP listeners; filled in as they open.
+    http_listeners: list[ListenerFacts] = field(default_factory=list)
+    #: What watches the memory may stop publishers at, in bytes.
+    memory_limit_bytes: int = 0
+    #: Stops the node as a signal would; None where it is not the process's own.
+    on_stop: Callable[[], None] | None = None
+    started_s: float = field(default_factory=time.monotonic)
+
+    def act(self, action: Callable[[], Result]) -> Result:
+        """Act on the engine."""
+        result: Result = self.in_turn(action)
+        return result
+
+    async def written(self, mark: int | None = None) -> None:
+        """Until a record of the log is on the disk; without one, all that was done so far."""
+        journal = self.engine.journal
+        if journal is None:
+            return
+        mark = journal.appended if mark is None else mark
+        if journal.persisted < mark:
+            reached = asyncio.Event()
+            journal.when_persisted(mark, reached.set)
+            await reached.wait()
+
+    async def act_when_written(self, action: Callable[[], Result]) -> Result:
+        """Act on the engine; what must wait for the log is tried again when it is written."""
+        while True:
+            try:
+                return self.act(action)
+            except Postponed as later:
+                await self.written(later.mark)
+
+    @property
+    def node_name(self) -> str:
+        return self.engine.settings.node_name
+
+    @property
+    def listeners(self) -> list[ListenerFacts]:
+        return [*self.amqp_listeners(), *self.http_listeners]
+
+    def vhost(self, name: str) -> VHost:
+        """Raises 404 when there is none."""
+        vhost = self.engine.vhosts.get(name)
+        if vhost is None:
+            raise not_found()
+        return vhost
+
+
+@dataclass(slots=True)
+class Actor:
+    """Stands for a connection of the caller in the verbs of the engine, which check its rights."""
+
+    user: str
+    vhost: VHost
+    name: str = "management"
+    exclusive_queues: set[str] = field(default_factory=set)

@@ -1,0 +1,255 @@
+"""Routes that declare, delete, bind, purge, publish and take messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from warren.engine.queues import touch
+from warren.management.call import Answer, Call, Reply, Route, exchange_name, field_of
+from warren.management.errors import bad_request, not_found
+from warren.management.listing import answer_list
+from warren.management.messages import (
+    ACK_MODES,
+    build_message,
+    decode_payload,
+    publish,
+    show_message,
+    take,
+)
+from warren.management.routes_access import CREATED, NO_CONTENT
+from warren.management.show_topology import show_binding, show_default_binding
+from warren.routing.binding import Binding
+
+if TYPE_CHECKING:
+    from warren.model.message import Message
+    from warren.routing.binding import DestinationKind
+
+#: More messages than this are not taken in one request: they would all be in memory at once.
+TAKE_MAX = 50_000
+
+_KINDS: dict[str, DestinationKind] = {"q": "queue", "e": "exchange"}
+
+
+# -- exchanges and queues --------------------------------------------------------------------------
+
+
+async def put_exchange(call: Call) -> Answer:
+    """Declare an exchange."""
+    body, actor = await call.body(), call.actor
+    name = exchange_name(call.path["name"])
+    existed = name in call.vhost.exchanges
+    call.context.act(
+        lambda: call.context.engine.declare_exchange(
+            actor,
+            name,
+            field_of(body, "type", str, "direct"),
+            field_of(body, "durable", bool, True),
+            field_of(body, "auto_delete", bool, False),
+            field_of(body, "internal", bool, False),
+            field_of(body, "arguments", dict, {}),
+        )
+    )
+    return Reply(NO_CONTENT if existed else CREATED)
+
+
+async def delete_exchange(call: Call) -> Answer:
+    """Delete an exchange; with if-unused=true only if nothing is bound to it."""
+    actor, name = call.actor, call.exchange().name
+    if_unused = call.flag("if-unused")
+    call.context.act(lambda: call.context.engine.delete_exchange(actor, name, if_unused))
+    return None
+
+
+async def put_queue(call: Call) -> Answer:
+    """Declare a queue."""
+    body, actor, name = await call.body(), call.actor, call.path["name"]
+    existed = name in call.vhost.queues
+    call.context.act(
+        lambda: call.context.engine.declare_queue(
+            actor,
+            name,
+            field_of(body, "durable", bool, True),
+            False,
+            field_of(body, "auto_delete", bool, False),
+            field_of(body, "arguments", dict, {}),
+        )
+    )
+    return Reply(NO_CONTENT if existed else CREATED)
+
+
+async def delete_queue(call: Call) -> Answer:
+    """Delete a queue; with if-empty=true and if-unused=true only then."""
+    actor, name = call.actor, call.queue().name
+    unused, empty = call.flag("if-unused"), call.flag("if-empty")
+    call.context.act(lambda: call.context.engine.delete_queue(actor, name, unused, empty))
+    return None
+
+
+async def purge_queue(call: Call) -> Answer:
+    """Drop all messages of a queue that wait to be delivered."""
+    actor, name = call.actor, call.queue().name
+    call.context.act(lambda: call.context.engine.purge_queue(actor, name))
+    return None
+
+
+async def queue_action(call: Call) -> Answer:
+    """Synchronise the mirrors of a queue, or stop that; here no queue has any."""
+    call.queue()
+    action = (await call.body()).get("action")
+    if action in {"sync", "cancel_sync"}:
+        raise bad_request("not_mirrored")
+    raise bad_request(f"unknown action '{action}'")
+
+
+# -- bindings --------------------------------------------------------------------------------------
+
+
+def _ends(call: Call) -> tuple[str, DestinationKind, str]:
+    """Source, kind and destination of the bindings that the path names. Raises 404."""
+    kind = _KINDS.get(call.path["kind"])
+    if kind is None:
+        raise not_found()
+    destination = call.path["destination"]
+    known = call.vhost.queues if kind == "queue" else call.vhost.exchanges
+    source = exchange_name(call.path["source"])
+    if destination not in known or source not in call.vhost.exchanges:
+        raise not_found()
+    return source, kind, destination
+
+
+def _bindings(call: Call) -> list[tuple[str, dict[str, Any], Binding | None]]:
+    """(properties key, as shown, the binding or None for the default one)."""
+    source, kind, destination = _ends(call)
+    vhost = call.vhost
+    if not source:
+        if kind == "exchange":
+            return []
+        shown = show_default_binding(vhost, destination)
+        return [(destination, shown, None)]
+    found = vhost.exchanges[source].bindings_to(kind, destination)
+    return [(b.properties_key, show_binding(vhost, b), b) for b in found]
+
+
+async def list_pair_bindings(call: Call) -> Answer:
+    """The bindings between an exchange and a queue or another exchange."""
+    return await answer_list(call, [shown for _, shown, _ in _bindings(call)], lambda row: row)
+
+
+async def post_binding(call: Call) -> Answer:
+    """Bind; the header Location names the new binding."""
+    source, kind, destination = _ends(call)
+    body, actor = await call.body(), call.actor
+    key = field_of(body, "routing_key", str, "")
+    arguments = field_of(body, "arguments", dict, {})
+    call.context.act(
+        lambda: call.context.engine.bind(actor, kind, destination, source, key, arguments)
+    )
+    binding = Binding(source, kind, destination, key.encode(), arguments)
+    place = f"{quote(destination, safe='')}/{quote(binding.properties_key, safe='~')}"
+    return Reply(CREATED, None, {"Location": place})
+
+
+def _find_binding(call: Call) -> tuple[dict[str, Any], Binding | None]:
+    wanted = call.path["props"]
+    for key, shown, binding in _bindings(call):
+        # Clients send the key back as they got it, or quoted once more, which the path undoes.
+        if wanted in {key, quote(key, safe="")} or (wanted == "~" and key == "~"):
+            return shown, binding
+    raise not_found()
+
+
+async def get_binding(call: Call) -> Answer:
+    """One binding."""
+    return _find_binding(call)[0]
+
+
+async def delete_binding(call: Call) -> Answer:
+    """Unbind."""
+    source, kind, destination = _ends(call)
+    _, binding = _find_binding(call)
+    actor = call.actor
+    if binding is None:
+        raise bad_request("the binding to the default exchange cannot be deleted")
+    key = binding.routing_key.decode("utf-8", "surrogateescape")
+    call.context.act(
+        lambda: call.context.engine.unbind(actor, kind, destination, source, key, binding.arguments)
+    )
+    return None
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+async def publish_message(call: Call) -> Answer:
+    """Publish a message; the answer says whether a queue took it."""
+    body, actor = await call.body(), call.actor
+    exchange = call.exchange()
+    properties = body.get("properties", {})
+    if properties == []:
+        properties = {}
+    if not isinstance(properties, dict):
+        raise bad_request("properties must be an object")
+    message = build_message(
+        exchange.name,
+        field_of(body, "routing_key", str),
+        properties,
+        decode_payload(
+            field_of(body, "payload", str), field_of(body, "payload_encoding", str, "string")
+        ),
+    )
+    engine = call.context.engine
+    routed = call.context.act(lambda: publish(engine, actor, message))
+    return {"routed": routed}
+
+
+async def get_messages(call: Call) -> Answer:
+    """Take messages out of a queue, and put them back where asked; not a mere look."""
+    body, queue = await call.body(), call.queue()
+    ack_mode = field_of(body, "ackmode", str, None)
+    if ack_mode is None:
+        # The spelling before 3.7.
+        requeue = field_of(body, "requeue", bool, None)
+        if requeue is None:
+            raise bad_request("{key_missing,ackmode}")
+        ack_mode = "ack_requeue_true" if requeue else "ack_requeue_false"
+    if ack_mode not in ACK_MODES:
+        raise bad_request(f"ackmode must be one of {', '.join(sorted(ACK_MODES))}")
+    encoding = field_of(body, "encoding", str)
+    if encoding not in {"auto", "base64"}:
+        raise bad_request(f"Unsupported encoding: {encoding}. Please use one of: auto, base64")
+    count = field_of(body, "count", int)
+    truncate = field_of(body, "truncate", int, None)
+    if not 0 <= count <= TAKE_MAX or (truncate is not None and truncate < 0):
+        raise bad_request(f"count must be between 0 and {TAKE_MAX}, truncate at least 0")
+    engine, actor = call.context.engine, call.actor
+
+    def act() -> list[tuple[Message, bool, int]]:
+        engine.check_access(actor, "queue", queue.name, "read")
+        engine.check_owner(actor, queue)
+        touch(engine, queue)
+        return take(engine, queue, count, ack_mode)
+
+    taken = await call.context.act_when_written(act)
+    return await answer_list(call, taken, lambda found: show_message(*found, encoding, truncate))
+
+
+ROUTES = (
+    Route("PUT", "/exchanges/{vhost}/{name}", "vhost", put_exchange),
+    Route("DELETE", "/exchanges/{vhost}/{name}", "vhost", delete_exchange),
+    Route("POST", "/exchanges/{vhost}/{name}/publish", "vhost", publish_message),
+    Route("PUT", "/queues/{vhost}/{name}", "vhost", put_queue),
+    Route("DELETE", "/queues/{vhost}/{name}", "vhost", delete_queue),
+    Route("DELETE", "/queues/{vhost}/{name}/contents", "vhost", purge_queue),
+    Route("POST", "/queues/{vhost}/{name}/get", "vhost", get_messages),
+    Route("POST", "/queues/{vhost}/{name}/actions", "vhost", queue_action),
+    Route("GET", "/bindings/{vhost}/e/{source}/{kind}/{destination}", "vhost", list_pair_bindings),
+    Route("POST", "/bindings/{vhost}/e/{source}/{kind}/{destination}", "vhost", post_binding),
+    Route("GET", "/bindings/{vhost}/e/{source}/{kind}/{destination}/{props}", "vhost", get_binding),
+    Route(
+        "DELETE",
+        "/bindings/{vhost}/e/{source}/{kind}/{destination}/{props}",
+        "vhost",
+        delete_binding,
+    ),
+)

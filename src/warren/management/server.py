@@ -1,0 +1,338 @@
+"""The HTTP server of the management API, on the node's own event loop.
+
+Every route is a row of a table. A request is let in here, once for all routes: who asks, whether
+the route is open to them, and how a refusal is worded; then its handler has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import errno
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+from aiohttp import web
+
+from warren.auth.directory import CredentialsRefused
+from warren.auth.users import OPERATOR, User
+from warren.base.runtime import is_private
+from warren.management import (
+    routes_access,
+    routes_declare,
+    routes_node,
+    routes_objects,
+    routes_own,
+    routes_policies,
+)
+from warren.management.call import Answer, Call, Reply, Route
+from warren.management.caller import Caller
+from warren.management.context import Context
+from warren.management.encode import to_json
+from warren.management.errors import REFUSALS, ApiError, as_api_error, not_found
+from warren.management.listing import HEADERS, send_json
+from warren.management.openapi import describe
+from warren.telemetry.log import logger
+
+
+async def get_openapi(_call: Call) -> Answer:
+    """This description of the API."""
+    return describe(ROUTES)
+
+
+ROUTES: tuple[Route, ...] = (
+    *routes_node.ROUTES,
+    *routes_objects.ROUTES,
+    *routes_declare.ROUTES,
+    *routes_access.ROUTES,
+    *routes_policies.ROUTES,
+    *routes_own.ROUTES,
+    Route("GET", "/openapi.json", "open", get_openapi),
+)
+REALM = 'Basic realm="RabbitMQ Management"'
+CSP = "script-src 'self'; object-src 'self'"
+#: Wrong passwords from one address before answers to it become slow, and how slow.
+FREE_FAILURES, FAILURE_DELAY_S, FAILURE_DELAY_MAX_S = 5, 0.1, 2.0
+#: An address that has failed is forgotten after this time.
+FAILURES_KEPT_S = 300.0
+FAILURES_MAX = 10_000
+#: How long a stopping server waits for requests that are being answered.
+GOODBYE_S = 0.5
+
+Aio = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Doorman:
+    """Tells who a request comes from, and slows down whoever guesses passwords."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._failures: dict[str, tuple[int, float]] = {}
+
+    async def admit(self, request: web.Request) -> Caller:
+        """Raises 401 with the body that RabbitMQ gives."""
+        directory = self._context.engine.directory
+        if request.app.get(TRUSTED, False):
+            return Caller(User(OPERATOR, tags=("administrator",)), directory)
+        header = request.headers.get("Authorization")
+        if header is None:
+            raise ApiError(401, "", None)
+        name, password = _credentials(header)
+        address = request.remote or ""
+        await self._slow_down(address)
+        try:
+            user = directory.authenticate(name, password, _is_loopback(address), "Basic")
+        except CredentialsRefused as error:
+            self._note_failure(address)
+            logger("management").warning("%s: HTTP login failed: %s", address, error.reason)
+            raise ApiError(401, "not_authorized", "Login failed") from None
+        self._failures.pop(address, None)
+        return Caller(user, directory)
+
+    async def _slow_down(self, address: str) -> None:
+        count, since_s = self._failures.get(address, (0, 0.0))
+        if count and time.monotonic() - since_s > FAILURES_KEPT_S:
+            del self._failures[address]
+        elif count > FREE_FAILURES:
+            over = min(count - FREE_FAILURES, 10)
+            await asyncio.sleep(min(FAILURE_DELAY_MAX_S, FAILURE_DELAY_S * 2**over))
+
+    def _note_failure(self, address: str) -> None:
+        if len(self._failures) >= FAILURES_MAX:
+            self._failures.clear()
+        count, _ = self._failures.get(address, (0, 0.0))
+        self._failures[address] = (count + 1, time.monotonic())
+
+
+#: Set on the application behind the unix socket: its file's mode decides who may connect.
+TRUSTED = web.AppKey("trusted", bool)
+
+
+def _credentials(header: str) -> tuple[str, str]:
+    scheme, _, given = header.partition(" ")
+    try:
+        if scheme.lower() != "basic":
+            raise ValueError
+        name, colon, password = base64.b64decode(given.strip(), validate=True).partition(b":")
+        if not colon:
+            raise ValueError
+    except (binascii.Error, ValueError):
+        raise ApiError(401, "not_authorized", "Login failed") from None
+    return name.decode("utf-8", "surrogateescape"), password.decode("utf-8", "surrogateescape")
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address.split("%", 1)[0])
+    except ValueError:
+        return False
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return (mapped or parsed).is_loopback
+
+
+def check_access(call: Call, route: Route) -> None:
+    """Raises 401 unless the route is open to the caller, 404 for an unknown virtual host."""
+    caller = call.caller
+    caller.check_management()
+    vhost = call.path.get("vhost")
+    if route.access == "administrator":
+        caller.check_administrator()
+    elif route.access == "monitor":
+        caller.check_monitor()
+    elif route.access == "policymaker":
+        caller.check_policymaker(vhost)
+    elif route.access in {"vhost", "visible"} and vhost is not None:
+        call.context.vhost(vhost)
+        if route.access == "vhost":
+            caller.check_vhost(vhost)
+        else:
+            caller.check_vhost_visible(vhost)
+
+
+def _refusal(error: ApiError) -> web.Response:
+    headers = dict(HEADERS)
+    if error.status == 401:
+        headers["WWW-Authenticate"] = REALM
+    if error.reason is None:
+        del headers["Content-Type"]
+        return web.Response(status=error.status, headers=headers)
+    body = to_json({"error": error.error, "reason": error.reason})
+    return web.Response(status=error.status, body=body, headers=headers)
+
+
+class ManagementServer:
+    """Built by the node, started and stopped with it."""
+
+    def __init__(self, context: Context, routes: Iterable[Route] = ROUTES) -> None:
+        self.context = context
+        self._routes = tuple(routes)
+        self._doorman = Doorman(context)
+        self._runners: list[web.AppRunner] = []
+        self._socket_path: Path | None = None
+
+    # -- one request -------------------------------------------------------------------------------
+
+    def _wrap(self, route: Route) -> Aio:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            try:
+                return await self._answer(request, route)
+            except ApiError as error:
+                return _refusal(error)
+            except REFUSALS as error:
+                return _refusal(as_api_error(error))
+            except web.HTTPRequestEntityTooLarge:
+                return _refusal(ApiError(413, "payload_too_large", "Payload too large"))
+            except web.HTTPException:
+                raise
+            except Exception:  # noqa: BLE001 - one request that fails is no reason for another to
+                logger("management").exception("a fault of ours: %s %s", route.method, request.path)
+                return _refusal(ApiError(500, "internal_server_error", "a fault of the broker"))
+
+        return answer
+
+    async def _answer(self, request: web.Request, route: Route) -> web.StreamResponse:
+        directory = self.context.engine.directory
+        if route.access == "open":
+            call = Call(self.context, Caller(User(""), directory), request, request.match_info)
+        else:
+            caller = await self._doorman.admit(request)
+            call = Call(self.context, caller, request, request.match_info)
+            check_access(call, route)
+        result = await route.handler(call)
+        if route.method != "GET":
+            # Whoever hears that something was done may rely on it.
+            await self.context.written()
+        if isinstance(result, web.StreamResponse):
+            return result
+        if result is None:
+            result = Reply(204)
+        if isinstance(result, Reply):
+            if result.body is None:
+                headers = {**HEADERS, **result.headers}
+                del headers["Content-Type"]
+                return web.Response(status=result.status, headers=headers)
+            response = await send_json(request, to_json(result.body))
+            if not response.prepared:
+                response.set_status(result.status)
+                response.headers.update(result.headers)
+            return response
+        return await send_json(request, to_json(result))
+
+    async def _unknown(self, request: web.Request) -> web.StreamResponse:
+        """Everything that is no route."""
+        methods = sorted({r.method for r in self._routes if _fits(r, request, self._prefix)})
+        if methods:
+            return web.Response(status=405, headers={"Allow": ", ".join(methods)})
+        return _refusal(not_found())
+
+    # -- the application ---------------------------------------------------------------------------
+
+    @property
+    def _prefix(self) -> str:
+        prefix = self.context.settings.management.path_prefix.strip("/")
+        return f"/{prefix}/api" if prefix else "/api"
+
+    def make_app(self, trusted: bool = False) -> web.Application:
+        """The routes, each with and without a slash at its end."""
+        limit = self.context.settings.management.body_bytes_max
+        app = web.Application(client_max_size=limit)
+        app[TRUSTED] = trusted
+        for route in self._routes:
+            handler = self._wrap(route)
+            for path in (route.path, f"{route.path}/"):
+                app.router.add_route(route.method, self._prefix + path, handler)
+                if route.method == "GET":
+                    app.router.add_route("HEAD", self._prefix + path, handler)
+        app.router.add_route("OPTIONS", "/{rest:.*}", self._preflight)
+        app.router.add_route("*", "/{rest:.*}", self._unknown)
+        app.on_response_prepare.append(self._add_headers)
+        return app
+
+    async def _preflight(self, request: web.Request) -> web.StreamResponse:
+        response = web.Response(status=200)
+        origin = request.headers.get("Origin", "")
+        if self._allows(origin):
+            settings = self.context.settings.management
+            methods = "HEAD, GET, PUT, POST, DELETE, OPTIONS"
+            response.headers["Access-Control-Allow-Methods"] = methods
+            response.headers["Access-Control-Max-Age"] = str(settings.cors_max_age_s)
+            asked = request.headers.get("Access-Control-Request-Headers")
+            if asked:
+                response.headers["Access-Control-Allow-Headers"] = asked
+        return response
+
+    def _allows(self, origin: str) -> bool:
+        allowed = self.context.settings.management.cors_allow_origins
+        return bool(origin) and ("*" in allowed or origin in allowed)
+
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        settings = self.context.settings.management
+        headers = response.headers
+        headers["Server"] = "Warren"
+        headers.setdefault("Content-Security-Policy", settings.csp_policy or CSP)
+        headers.setdefault("Vary", "origin")
+        if settings.hsts_policy:
+            headers["Strict-Transport-Security"] = settings.hsts_policy
+        origin = request.headers.get("Origin", "")
+        if self._allows(origin):
+            headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Allow-Credentials"] = "true"
+
+    # -- its life ----------------------------------------------------------------------------------
+
+    async def serve(
+        self, app: web.Application, listening: socket.socket, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Answer whoever connects to a socket with an application of this node."""
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=GOODBYE_S)
+        await runner.setup()
+        self._runners.append(runner)
+        await web.SockSite(runner, listening, ssl_context=tls).start()
+
+    async def listen_unix(self, path: Path) -> None:
+        """Open the socket that needs no password; only this user may connect. Raises OSError."""
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not is_private(path.parent):
+            raise OSError(errno.EPERM, "others may write to its directory")
+        if await _is_alive(path):
+            raise OSError(errno.EADDRINUSE, "another node of this name is running")
+        path.unlink(missing_ok=True)
+        runner = web.AppRunner(self.make_app(trusted=True), access_log=None)
+        await runner.setup()
+        self._runners.append(runner)
+        await web.UnixSite(runner, str(path)).start()
+        path.chmod(0o600)
+        self._socket_path = path
+
+    async def stop(self) -> None:
+        """Close all listeners."""
+        for runner in self._runners:
+            await runner.cleanup()
+        self._runners.clear()
+        if self._socket_path is not None:
+            self._socket_path.unlink(missing_ok=True)
+
+
+def _fits(route: Route, request: web.Request, prefix: str) -> bool:
+    """Whether a path is that of a route, whatever the method."""
+    given = request.rel_url.raw_path.removeprefix(prefix).rstrip("/").split("/")
+    wanted = route.path.split("/")
+    return len(given) == len(wanted) and all(
+        step.startswith("{") or step == part for step, part in zip(wanted, given, strict=True)
+    )
+
+
+async def _is_alive(path: Path) -> bool:
+    if not path.exists():
+        return False
+    try:
+        _, writer = await asyncio.open_unix_connection(str(path))
+    except OSError:
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,96 @@
+"""Long answers stay off the message path: the loop is never kept from its clients for long.
+
+What counts is the processor time of the broker's thread between two turns of its loop, which other
+programs on the machine do not change.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from management.api import Api
+from warren.model.queue_arguments import QueueDeclaration
+from warren.node.node import Node
+from warren.testing.broker import Broker
+
+QUEUES = 10_000
+#: How long a turn of the loop may be while a list is made. The interpreter collects its garbage now
+#: and then, which takes longer the more objects there are: so many turns may be longer.
+TURN_MS, LONGER_TURNS_MAX = 10.0, 2
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Iterator[Broker]:
+    def declare(node: Node) -> None:
+        vhost = node.engine.vhost("/")
+        for number in range(QUEUES):
+            node.engine.add_queue(vhost, f"q.{number:05}", QueueDeclaration(True), None)
+
+    with Broker(http=True) as broker:
+        broker.call(declare)
+        yield broker
+
+
+class Turns:
+    """Takes the processor time of every turn of the broker's loop while it is open."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._open = True
+        self.times_ms: list[float] = []
+
+    def __enter__(self) -> Turns:
+        self._broker.call(lambda _: self._tick(time.thread_time()))
+        return self
+
+    def _tick(self, before_s: float) -> None:
+        import asyncio
+
+        now_s = time.thread_time()
+        self.times_ms.append((now_s - before_s) * 1000)
+        if self._open:
+            asyncio.get_running_loop().call_soon(self._tick, now_s)
+
+    def __exit__(self, *_: object) -> None:
+        self._open = False
+        self.times_ms.sort()
+
+
+@pytest.mark.parametrize(
+    ("path", "count"),
+    [
+        ("/queues", QUEUES),
+        ("/queues/%2F?sort=messages&sort_reverse=true&columns=name", QUEUES),
+        ("/bindings", QUEUES),
+        ("/definitions", None),
+        ("/overview", None),
+    ],
+)
+def test_no_turn_is_long(crowded: Broker, path: str, count: int | None) -> None:
+    api = Api(crowded.http_url)
+    api.get("/whoami")
+    with Turns(crowded) as turns:
+        found = api.get(path)
+    if count is not None:
+        assert len(found) == count
+    longer = [time_ms for time_ms in turns.times_ms if time_ms > TURN_MS]
+    assert len(longer) <= LONGER_TURNS_MAX, longer
+
+
+def test_a_long_list_is_whole(crowded: Broker) -> None:
+    answer = Api(crowded.http_url)("GET", "/api/queues", headers={"Accept-Encoding": "gzip"})
+    assert answer.headers["content-encoding"] == "gzip"
+    import gzip
+
+    names = [row["name"] for row in json.loads(gzip.decompress(answer.body))]
+    assert names == [f"q.{number:05}" for number in range(QUEUES)]
+
+
+def test_pages_of_a_long_list(crowded: Broker) -> None:
+    page = Api(crowded.http_url).get("/queues?page=100&page_size=100&columns=name")
+    assert page["items"][-1] == {"name": "q.09999"}
+    assert (page["page_count"], page["total_count"]) == (100, QUEUES)
