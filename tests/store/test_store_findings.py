@@ -233,6 +233,27 @@ def test_a_checkpoint_that_was_read_is_on_the_disk() -> None:
         again.restart(clean)
 
 
+def test_a_chunk_emptied_after_positions_were_skipped_lets_go_of_its_index() -> None:
+    """The next message comes to a later chunk: transient ones stood in between."""
+    bench = bench_with(Shape("q"), inline_chunks=0)
+    for n in range(200):
+        bench.publish([1], n < 128, 10)
+    write(bench)
+    checkpoint(bench)
+    bench.restart()
+    assert bench.get(1, True) is False
+    write(bench)
+    for _ in range(64):
+        assert bench.get(1, True)
+    write(bench)
+    while (taken := bench.get(1, True)) is not None:
+        if taken is False:
+            write(bench)
+    write(bench)
+    checkpoint(bench)
+    bench.restart()
+
+
 def test_all_that_was_written_can_be_paged_out_after_a_checkpoint() -> None:
     bench = bench_with(Shape("q"))
     for _ in range(10):
