@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from store_bench import GRAVES, Bench, Node, Plan, Shape, body_of
+from store_bench import Bench
+from store_model import GRAVES, Shape, body_of
+from store_node import Node, Plan
 from store_schedules import Schedule
 
 from warren.store.faulty_disk import FaultyDisk
@@ -195,7 +197,7 @@ def start_again(told: Story, node: Node, files: dict[str, bytes], served: Served
     disk = disk_of(files)
     first = start(told, disk)
     second = drain(start(told, disk))
-    if segments_of(files) == segments_of({name: b"" for name in disk.names()}):
+    if segments_of(files) == segments_of(dict.fromkeys(disk.names(), b"")):
         assert second == served, first.recovery.notes
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from store_bench import GRAVES, Bench, Failed, Plan
+from store_bench import Bench, Failed
+from store_model import GRAVES
+from store_node import Plan
 from store_schedules import SHAPES
 
 from warren.store.faulty_disk import Faults, FaultyDisk, PowerCut

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from store_bench import Plan
+from store_node import Plan
 from store_schedules import run
 
 from warren.store import recovery, upkeep
