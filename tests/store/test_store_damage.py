@@ -221,7 +221,7 @@ def test_a_flipped_bit_is_never_silent(clean: bool) -> None:
         for record in records_of(told.files, name):
             size = RECORD_HEADER_BYTES + len(record.payload)
             for spoilt in flips(data, record.offset, size, source):
-                result = outcome(told, {**told.files, name: spoilt}, tried % 9 == 0)
+                result = outcome(told, {**told.files, name: spoilt}, tried % 15 == 0)
                 tried += 1
                 where = f"{name}:{record.offset} {Kind(record.kind).name}"
                 if not result.as_before(told):
@@ -244,9 +244,10 @@ def test_a_cut_is_never_silent(clean: bool) -> None:
     for name in names:
         data = told.files[name]
         for record in records_of(told.files, name):
-            for cut in (record.offset, record.offset + 1 + record.sequence % 31):
+            inside = record.offset + 1 + record.sequence % 31
+            for cut in (record.offset, inside) if record.sequence % 3 == 0 else (record.offset,):
                 tried += 1
-                result = outcome(told, {**told.files, name: data[:cut]}, tried % 9 == 0)
+                result = outcome(told, {**told.files, name: data[:cut]}, tried % 15 == 0)
                 where = f"{name} cut at {cut}"
                 if not result.as_before(told) and name != names[-1]:
                     assert result.loud, f"{where}: a silent loss"
@@ -310,11 +311,11 @@ def spoil(files: dict[str, bytes], source: random.Random) -> str:
 @pytest.mark.parametrize("chunk", range(2))
 def test_damage_after_any_schedule_is_never_silent(chunk: int) -> None:
     silent = 0
-    for seed in range(20_000 + chunk, 20_300, 2):
+    for seed in range(20_000 + chunk, 20_240, 2):
         schedule = Schedule(seed)
         schedule.go()
         told = the_end(schedule.bench)
-        for _ in range(3):
+        for _ in range(2):
             files = dict(told.files) or {"nothing": b""}
             what = [spoil(files, schedule.random) for _ in range(schedule.random.choice([1, 1, 3]))]
             try:
@@ -327,4 +328,32 @@ def test_damage_after_any_schedule_is_never_silent(chunk: int) -> None:
             if not result.as_before(told) and not at_the_end:
                 assert result.loud, f"seed {seed}, {what}: a silent loss"
             silent += not result.loud
-    assert silent < 300
+    assert silent < 160
+
+
+def test_messages_of_a_queue_that_damage_took_are_not_deleted() -> None:
+    """All checkpoints are spoilt, and the record of the queues' declarations is gone."""
+    told = story(clean=True)
+    files = spoil_all(told.files, lambda name: name.endswith(".checkpoint"))
+    del files[segments_of(files)[0]]
+    node = start(told, disk_of(files))
+    assert any("does not know" in damage for damage in node.recovery.damages)
+    node.upkeep.begin()
+    while node.upkeep.is_busy:
+        node.log.step()
+        node.journal.moved_on(node.now_ms)
+        node.upkeep.tick()
+    for name in segments_of(files):
+        kinds = {record.kind for record in records_of(files, name)}
+        assert name in node.disk.names() or not kinds & {Kind.PUBLISH, Kind.MOVED}
+
+
+def test_a_flipped_bit_in_the_version_of_a_checkpoint_is_damage() -> None:
+    told = story(clean=False)
+    name = max(name for name in told.files if name.endswith(".checkpoint"))
+    for bit in range(32):
+        spoilt = bytearray(told.files[name])
+        spoilt[8 + bit // 8] ^= 1 << bit % 8
+        result = outcome(told, {**told.files, name: bytes(spoilt)}, thorough=False)
+        assert result.loud or result.as_before(told)
+        assert any(name in note for note in result.node.recovery.notes)

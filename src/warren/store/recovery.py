@@ -128,6 +128,11 @@ class Recovery:
         found = self._replay_tail(replay)
         for sequence, fault in replay.faults:
             self.damages.append(f"record {sequence} of the log makes no sense: {fault}")
+        if replay.orphans:
+            self.damages.append(
+                f"{replay.orphans} messages are for queues that the log does not know any more; "
+                "the segments they stand in are kept"
+            )
         self._report_scan(found)
         self._report_queues(found, replay)
         self.journal.on_unreadable = None

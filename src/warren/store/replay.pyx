@@ -28,6 +28,7 @@ cdef class Replay:
     cdef readonly dict gaps        # queue -> (first index that is missing, first one after it)
     cdef readonly dict last_seen   # queue id -> number of the newest record about it
     cdef readonly list faults      # (number of the record, what is wrong with it)
+    cdef readonly uint64_t orphans   # messages for queues that nobody knows
     cdef readonly uint64_t records
 
     def __init__(self, Journal journal not None, on_metadata):
@@ -95,6 +96,10 @@ cdef class Replay:
             memcpy(&target, p + CONTENT_BYTES + <size_t>i * TARGET_BYTES, TARGET_BYTES)
             queue = <QueuePort>self.journal.queues.get(target.queue_id)
             if queue is None:
+                # Damage took the queue. Its messages stay where they are, for whoever can use them.
+                self.orphans += 1
+                segment.live += 1
+                segment.kept += 1
                 continue
             if record.kind == MOVED:
                 before = queue.relocate(target.slot, place)
