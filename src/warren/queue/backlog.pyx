@@ -14,9 +14,7 @@ from libc.stdlib cimport free, qsort, realloc
 
 from warren.model.message cimport Message
 from warren.model.ports cimport JournalPort, QueuePort, Run
-from warren.queue.paging cimport (
-    hold_in_memory, load_slots, page_in, page_out, spill, write_indexes,
-)
+from warren.queue.paging cimport load_slots, page_in, page_out, spill, write_indexes
 from warren.queue.slots cimport (
     CHUNK_SLOTS, LOGGED, Chunk, Slot, SlotLog, message_of,
 )
@@ -60,6 +58,17 @@ cdef class Backlog(QueuePort):
 
     def detach(self):
         """The queue is deleted: the log need not hear of what leaves it any more."""
+        cdef SlotLog log
+        cdef size_t i
+        for n, level in enumerate((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            if log is None or self.journal is None:
+                continue
+            for i in range(log.count):
+                if log.chunks[log.first + i] is not NULL:
+                    load_slots(log, log.chunks[log.first + i],
+                               <uint64_t>n << LEVEL_SHIFT | (log.first_number + i) * CHUNK_SLOTS)
+            log.disown()
         self.queue_id = 0
         self.durable = False
 
@@ -352,21 +361,17 @@ cdef class Backlog(QueuePort):
             log.opened = position_of(slot)
         return 0
 
-    cdef bint move(self, uint64_t slot, uint64_t from_place, Message message) except -1:
+    cdef bint move(self, uint64_t slot, uint64_t from_place, uint64_t to_place) except -1:
         cdef Slot* entry
         cdef SlotLog log
-        if not self.holds(slot, from_place) and not self.holds(slot, message.place):
+        if not self.holds(slot, from_place) and not self.holds(slot, to_place):
             return False
         log = self.level(slot)
         entry = log.at(position_of(slot))
         if entry.content & 1:
-            # It cannot be read at its new place before it is written there: until it is paged out
-            # again, it stays in memory.
-            hold_in_memory(log, entry, message)
-            log.paged_to = min(log.paged_to, position_of(slot))
-            log.out_to = min(log.out_to, position_of(slot))
+            entry.content = to_place << 1 | 1
         else:
-            message_of(entry).place = message.place
+            message_of(entry).place = to_place
         log.drop_index(log.chunk_of(position_of(slot)))
         return True
 
@@ -499,3 +504,71 @@ cdef class Backlog(QueuePort):
         """How many chunks its messages are in."""
         levels = (self.log,) if self.levels is None else self.levels
         return sum((<SlotLog>level).count for level in levels if level is not None)
+
+    # -- looking, for tests and tools --------------------------------------------------------------
+
+    def walk(self):
+        """All messages: (slot, place, flags, returns, expires_ms, body length, ready, message).
+
+        `message` is None when it is paged out; chunks that are only in the log stay there.
+        """
+        cdef SlotLog log
+        cdef Chunk* chunk
+        cdef Slot* entry
+        cdef uint64_t level_bits, first
+        cdef size_t i
+        cdef int j, flags
+        cdef bint spilled, resident
+        found = []
+        for n, level in enumerate((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            level_bits = <uint64_t>n << LEVEL_SHIFT
+            for i in range(log.count if log is not None else 0):
+                chunk = log.chunks[log.first + i]
+                if chunk is NULL or chunk.live == 0:
+                    continue
+                first = (log.first_number + i) * CHUNK_SLOTS
+                spilled = chunk.slots is NULL
+                if spilled and not load_slots(log, chunk, level_bits | first):
+                    raise ValueError(f"the index of chunk {first // CHUNK_SLOTS} cannot be read")
+                for j in range(CHUNK_SLOTS):
+                    entry = &chunk.slots[j]
+                    if entry.content == 0:
+                        continue
+                    resident = not entry.content & 1
+                    flags = entry.flags | (first + j < log.flagged_below)
+                    found.append((
+                        level_bits | (first + j),
+                        message_of(entry).place if resident else entry.content >> 1,
+                        flags, entry.returns, entry.expires_ms, entry.body_len,
+                        chunk.ready_bits[j >> 6] >> (j & 63) & 1,
+                        message_of(entry) if resident else None,
+                    ))
+                if spilled:
+                    free(chunk.slots)
+                    chunk.slots = NULL
+        return found
+
+    def index_places(self):
+        """Of chunks with an index: (first slot, the index's place, whether slots are only there,
+        whether it is needed after a restart)."""
+        cdef SlotLog log
+        cdef Chunk* chunk
+        cdef size_t i
+        found = []
+        for n, level in enumerate((self.log,) if self.levels is None else self.levels):
+            log = <SlotLog>level
+            for i in range(log.count if log is not None else 0):
+                chunk = log.chunks[log.first + i]
+                if chunk is not NULL and chunk.index_place:
+                    found.append((
+                        <uint64_t>n << LEVEL_SHIFT | (log.first_number + i) * CHUNK_SLOTS,
+                        chunk.index_place, chunk.slots is NULL, bool(chunk.index_kept)))
+        return found
+
+    def watermarks(self):
+        """(next position, opened, asked to be opened, flagged below) of each level."""
+        levels = (self.log,) if self.levels is None else self.levels
+        return [None if log is None else
+                ((<SlotLog>log).next_position, (<SlotLog>log).opened, (<SlotLog>log).opening,
+                 (<SlotLog>log).flagged_below) for log in levels]

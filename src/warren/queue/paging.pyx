@@ -81,12 +81,15 @@ cdef bint load_slots(SlotLog log, Chunk* chunk, uint64_t slot) except -1:
     `slot` is the number of the chunk's first one. Nothing has changed in the chunk since its index
     was written, except that a checkpoint may have left out what is not logged.
     """
-    cdef bytes index = log.journal.read_index(chunk.index_place)
+    cdef bytes index
     cdef const uint8_t* p
     cdef uint64_t named
     cdef size_t at
     cdef int j
     cdef uint32_t found = 0
+    if chunk.slots is not NULL:
+        return True
+    index = log.journal.read_index(chunk.index_place)
     if index is None or len(index) < 8 or (len(index) - 8) % ENTRY_BYTES:
         return False
     p = index
@@ -112,10 +115,6 @@ cdef void bring_back(SlotLog log, Slot* slot, Message message) noexcept:
     """The message of a paged slot is in memory again."""
     if not slot.flags & LOGGED:
         log.journal.release(slot.content >> 1, slot.body_len, False)
-    hold_in_memory(log, slot, message)
-
-
-cdef void hold_in_memory(SlotLog log, Slot* slot, Message message) noexcept:
     Py_INCREF(message)
     slot.content = <uint64_t><void*>message
     log.journal.resident_bytes += cost_of(message)
@@ -224,6 +223,14 @@ cdef bint is_full(SlotLog log, uint64_t number) noexcept:
     return (number + 1) * CHUNK_SLOTS <= log.next_position
 
 
+cdef bint any_logged(Chunk* chunk) noexcept:
+    cdef int j
+    for j in range(CHUNK_SLOTS):
+        if chunk.slots[j].content and chunk.slots[j].flags & LOGGED:
+            return True
+    return False
+
+
 cdef int write_indexes(SlotLog log, QueuePort queue, uint64_t level_bits, uint64_t first,
                        uint64_t end, int limit) except -1:
     """Writes the indexes that chunks from `first` to before `end` lack, up to a number of them."""
@@ -242,6 +249,9 @@ cdef int write_indexes(SlotLog log, QueuePort queue, uint64_t level_bits, uint64
             n = encode_slots(log, chunk, number, buffer + 8, False)
             if n:
                 chunk.index_place = log.journal.write_index(queue, buffer, n + 8)
+                chunk.index_kept = log.durable
+                if not any_logged(chunk):
+                    log.unkeep_index(chunk)
                 written += 1
         number += 1
     return written

@@ -28,6 +28,7 @@ cdef struct Chunk:
     uint64_t logged_bits[CHUNK_WORDS]   # which are logged, while the slots are not in memory
     uint64_t body_bytes                 # of all live ones, likewise
     uint64_t index_place                # where the slots stand in the log, as they are; 0: nowhere
+    bint index_kept                     # the index is needed after a restart, too
     Slot* slots                         # NULL: only in the log
 
 
@@ -74,7 +75,9 @@ cdef class SlotLog:
     cdef void remove(self, uint64_t position) noexcept
     cdef void free_chunk(self, size_t i) noexcept
     cdef void drop_index(self, Chunk* chunk) noexcept
+    cdef void unkeep_index(self, Chunk* chunk) noexcept
     cdef void drop_content(self, Slot* slot) noexcept
+    cdef void disown(self) noexcept
     cdef Chunk* chunk_for(self, uint64_t number) except NULL
     cdef int make_room(self) except -1
     cdef Chunk* new_chunk(self) except NULL

@@ -80,8 +80,38 @@ cdef class SlotLog:
     cdef void drop_index(self, Chunk* chunk) noexcept:
         """The slots are no longer as they stand in the log."""
         if chunk.index_place:
-            self.journal.release(chunk.index_place, 0, self.durable)
+            self.journal.release(chunk.index_place, 0, chunk.index_kept)
             chunk.index_place = 0
+
+    cdef void unkeep_index(self, Chunk* chunk) noexcept:
+        """Nothing that the index names survives a restart: no checkpoint speaks of it."""
+        if chunk.index_place and chunk.index_kept:
+            chunk.index_kept = False
+            self.journal.retain(chunk.index_place, 0)
+            self.journal.release(chunk.index_place, 0, True)
+
+    cdef void disown(self) noexcept:
+        """The queue is deleted: what is left of it is needed until it is dropped, and not kept."""
+        cdef size_t i
+        cdef int j
+        cdef Chunk* chunk
+        cdef Slot* slot
+        for i in range(self.first, self.first + self.count):
+            chunk = self.chunks[i]
+            if chunk is NULL or chunk.slots is NULL:
+                continue
+            self.unkeep_index(chunk)
+            for j in range(CHUNK_SLOTS):
+                slot = &chunk.slots[j]
+                if slot.content == 0 or not slot.flags & LOGGED:
+                    continue
+                slot.flags &= ~LOGGED
+                if slot.content & 1:
+                    self.journal.retain(slot.content >> 1, slot.body_len)
+                    self.journal.release(slot.content >> 1, slot.body_len, True)
+                else:
+                    self.journal.release(message_of(slot).place, slot.body_len, True)
+        self.durable = False
 
     cdef int make_room(self) except -1:
         """Room for one more chunk in the directory."""
@@ -124,6 +154,12 @@ cdef class SlotLog:
     cdef Chunk* chunk_for(self, uint64_t number) except NULL:
         """The chunk of that number at the new end of the directory, made if need be."""
         cdef size_t i
+        if self.count and number >= self.first_number + self.count:
+            # An empty one at the end was kept for messages that now come later.
+            i = self.first + self.count - 1
+            if self.chunks[i] is not NULL and self.chunks[i].live == 0:
+                self.free_chunk(i)
+                self.trim()
         if self.count == 0:
             self.first_number = number
         elif number >= self.first_number + self.count + SKIPPED_CHUNKS_MAX:

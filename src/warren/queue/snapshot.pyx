@@ -67,7 +67,7 @@ cdef bytes encode_level(SlotLog log, int level, bint clean):
             continue
         look_up(chunk, bits, &body_bytes)
         if bits[0] == 0 and bits[1] == 0:
-            log.drop_index(chunk)
+            log.unkeep_index(chunk)
             continue
         number = log.first_number + i
         length = 0
@@ -121,6 +121,7 @@ cdef size_t decode_level(SlotLog log, bytes data, size_t at) except 0:
         chunk.live = chunk.ready = (popcount64(chunk.ready_bits[0])
                                     + popcount64(chunk.ready_bits[1]))
         if chunk.index_place:
+            chunk.index_kept = True
             free(chunk.slots)
             chunk.slots = NULL
         else:

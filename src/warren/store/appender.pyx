@@ -198,7 +198,11 @@ cdef class Appender:
         self.writing = self.filling
         self.filling = empty
         self.writing_last = self.next_sequence - 1
-        self.writing_end = <uint64_t>self.segment << 32 | self.segment_end
+        if self.segment_end == 0:
+            # The next record begins a new segment: all of this one is in the batch.
+            self.writing_end = (<uint64_t>self.segment + 1) << 32
+        else:
+            self.writing_end = <uint64_t>self.segment << 32 | self.segment_end
         return True
 
     cdef bint next_piece(self, uint8_t* start, Piece* piece) noexcept nogil:

@@ -123,6 +123,11 @@ def checkpoint_name(sequence: int) -> str:
     return f"{sequence:016x}.checkpoint"
 
 
+def checkpoint_sequence(name: str) -> int:
+    """The newest record that a checkpoint of that name covers."""
+    return int(name.partition(".")[0], 16)
+
+
 def list_checkpoints(files: Files) -> list[str]:
     """The names of all checkpoint files, newest first."""
     return [name for name in reversed(files.names()) if _NAME.fullmatch(name)]

@@ -46,6 +46,7 @@ cdef class Journal(JournalPort):
     cdef Target* targets
     cdef size_t target_count
     cdef size_t target_room
+    cdef size_t unstaged               # staged, and gone from their queues before the commit
     cdef Segment* segments
     cdef uint32_t segments_from        # number of the first one in the table
     cdef size_t segments_room

@@ -8,12 +8,14 @@ this version does not know and files that cannot be opened at all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from warren.store.checkpoint import (
     Checkpoint,
     CheckpointError,
     KnownSegment,
+    checkpoint_name,
+    checkpoint_sequence,
     decode_checkpoint,
     list_checkpoints,
 )
@@ -48,6 +50,8 @@ class Recovery:
         #: What is lost, or may be.
         self.damages: list[str] = []
         self.records = 0
+        #: The newest record that any checkpoint was of.
+        self._known_sequence = 0
         self.checkpoint = self._newest_checkpoint()
         self._segments = self._list_segments()
         self.last_segment = max(self._segments, default=0)
@@ -66,6 +70,7 @@ class Recovery:
     def _newest_checkpoint(self) -> Checkpoint | None:
         """The newest one that is sound; others are named."""
         for name in list_checkpoints(self.files):
+            self._known_sequence = max(self._known_sequence, checkpoint_sequence(name))
             try:
                 return decode_checkpoint(self.files.read(name))
             except CheckpointError as error:
@@ -116,6 +121,7 @@ class Recovery:
         """
         for segment in self._segments.values():
             self.journal.add_segment(*segment)
+        self.journal.on_unreadable = self._note_unreadable
         if self.checkpoint is not None:
             self._load_checkpoint(self.checkpoint, load)
         replay = Replay(self.journal, apply)
@@ -124,27 +130,20 @@ class Recovery:
             self.damages.append(f"record {sequence} of the log makes no sense: {fault}")
         self._report_scan(found)
         self._report_queues(found, replay)
+        self.journal.on_unreadable = None
         self._report_missing()
+        if self.checkpoint is not None:
+            # Like the log's end: it may be readable and not on the disk.
+            name = checkpoint_name(self.checkpoint.sequence)
+            self.files.write_back(name, 0)
+            self.files.sync(name)
         repair_tail(found)
-        self._follow_repair()
-        self.next_sequence = found.next_sequence
+        self._note_cuts(found)
+        # The next checkpoint must be newer than any there is.
+        self.next_sequence = max(found.next_sequence, self._known_sequence + 1)
         self.records = replay.records
         for queue in self.journal.queues.values():
             queue.finish_restore()
-
-    def _follow_repair(self) -> None:
-        """The journal knows segments as the repair left them.
-
-        A segment that was cut away whole must be forgotten: the next one takes its file's name, and
-        must not be deleted in its place.
-        """
-        names = set(self.files.names())
-        for number, segment in self._segments.items():
-            name = segment_name(segment.first_sequence)
-            if name not in names:
-                self.journal.forget_segment(number)
-            elif (size := self.files.size(name)) < segment.size:
-                self.journal.cut_segment(number, size)
 
     def _load_checkpoint(self, checkpoint: Checkpoint, load: Callable[[bytes], None]) -> None:
         load(checkpoint.metadata)
@@ -170,11 +169,37 @@ class Recovery:
             replay.take(records, numbers[name])
         return found
 
+    def _note_cuts(self, found: Scan) -> None:
+        """The log's end was cut: the segments are as long as they are now."""
+        for segment in self._segments.values():
+            name = segment_name(segment.first_sequence)
+            if found.torn_tail is not None and found.torn_tail.segment == name:
+                if found.torn_tail.offset == 0:
+                    self.journal.forget_segment(segment.number)
+                else:
+                    self.journal.resize_segment(segment.number, found.torn_tail.offset)
+            elif found.spare_tail is not None and found.spare_tail.segment == name:
+                self.journal.resize_segment(segment.number, found.spare_tail.offset)
+        for known in self.checkpoint.segments if self.checkpoint is not None else ():
+            # The one that was written when the checkpoint was taken may have spare room, too.
+            there = self._segments.get(known.number)
+            if there is not None and there.size > known.size:
+                self.files.truncate(segment_name(known.first_sequence), known.size)
+                self.journal.resize_segment(known.number, known.size)
+
     # -- the verdict -------------------------------------------------------------------------------
 
     def _report_scan(self, found: Scan) -> None:
         torn = found.torn_tail
-        if torn is not None:
+        if found.next_sequence <= self._known_sequence:
+            # A checkpoint is begun when all that it covers is on the disk, sound or not since.
+            self.damages.append(
+                f"the log ends before record {found.next_sequence}, and there was a checkpoint of "
+                f"record {self._known_sequence}"
+            )
+            if torn is not None:
+                self._put_aside(torn.segment, torn.offset, torn.cut_bytes, "the log's end")
+        elif torn is not None:
             self.notes.append(
                 f"the last append to the log was not finished: {torn.cut_bytes} bytes of "
                 f"{torn.segment} are cut off; nothing in them had been confirmed"
@@ -204,6 +229,8 @@ class Recovery:
             self._blame(queue, f"its operations {expected} to {index - 1} are lost")
         lost = [d.expected_sequence for d in found.damages]
         lost += [m.expected_sequence for m in found.missing]
+        if found.next_sequence <= self._known_sequence:
+            lost.append(self._known_sequence)
         if not lost:
             return
         for queue in self.journal.queues.values():
@@ -231,6 +258,14 @@ class Recovery:
                     f"{name} has {found.size} bytes and had {known.size}: messages that stood "
                     "there are missed when their turn comes"
                 )
+
+    def _note_unreadable(self, queue: Any, _slot: int, place: int, count: int) -> None:
+        """A part of a queue that a checkpoint left to the log cannot be read."""
+        first = self.journal.segment_first(place >> 32)
+        name = segment_name(first) if first else f"segment {place >> 32}, which is missing"
+        offset = place & 0xFFFFFFFF
+        self._blame(queue, f"{count} messages cannot be read: their index at {name}:{offset}")
+        self._put_aside(name, offset, UNREADABLE_BYTES, "the index of messages")
 
     def _blame(self, queue: object, what: str) -> None:
         blame(queue, what)

@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from warren.store.files import WritableFiles
     from warren.store.journal import Journal
 
-#: Chunk indexes written in one tick: some 3 KB each.
-INDEXES_A_TICK = 256
-#: So many chunks of a queue may stand in the checkpoint itself.
-INLINE_CHUNKS_MAX = 32
-
 Done = Callable[[Exception | None], None]
 #: Does something where it holds nobody up, then calls back.
 Aside = Callable[[Callable[[], None], Done], None]
@@ -62,6 +57,10 @@ class UpkeepSettings:
     compact_below: float = 0.25
     #: ... once so much of the log is of no use.
     waste_bytes: int = 256 * 1024 * 1024
+    #: So many chunks of a queue may stand in the checkpoint itself.
+    inline_chunks: int = 32
+    #: Indexes of others written in one tick: some 3 KB each.
+    indexes_a_tick: int = 256
 
 
 class Upkeep:
@@ -84,7 +83,8 @@ class Upkeep:
         self.error: Exception | None = None
         self.checkpoints = 0
         self.compacted_segments = 0
-        self.last_sequence = 0
+        # The checkpoint that this start came from may be of the newest record.
+        self.last_sequence = journal.appended
         self._last_bytes = 0
         self._idle_ticks = 0
         self._compaction: Compaction | None = None
@@ -151,8 +151,13 @@ class Upkeep:
             self.error = error
 
     def _checkpoint(self) -> Iterator[None]:
+        settings = self.settings
         for queue in list(self.journal.queues.values()):
-            while queue.chunk_count > INLINE_CHUNKS_MAX and queue.write_indexes(INDEXES_A_TICK):
+            while (
+                queue.queue_id  # a queue may be deleted meanwhile
+                and queue.chunk_count > settings.inline_chunks
+                and queue.write_indexes(settings.indexes_a_tick)
+            ):
                 self.journal.finish_turn()
                 yield
         checkpoint, doomed = self.take_state(clean=False)
@@ -219,12 +224,20 @@ class Upkeep:
 
     def _choose_victim(self) -> None:
         segments = self.journal.list_segments()
+        # Only what is on the disk can be read back.
+        unwritten = self.journal.persisted_end >> 32
         newest = self.journal.log.segment
         waste = sum(size - min(size, used) for _, _, size, _, _, used in segments)
         if waste < self.settings.waste_bytes:
             return
         for number, first, size, live, kept, used in segments:
-            if number == newest or number in self._passed or live != kept or not live:
+            if (
+                number == newest
+                or number >= unwritten
+                or number in self._passed
+                or live != kept
+                or not live
+            ):
                 continue
             if used < size * self.settings.compact_below:
                 self._compaction = Compaction(self.journal, number, first, size)

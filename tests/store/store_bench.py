@@ -1,0 +1,739 @@
+"""A whole store without threads or sockets, and a model of what it must hold.
+
+`Bench` drives queues, journal, log and upkeep on a disk in memory, and writes down what it did with
+the numbers of the records that say so. A log is a row of records of which a crash leaves the first
+R: so after any crash the model knows exactly what must have come back. Who decides what happens
+next is somebody else: a seed (`store_schedules.py`) or hypothesis (`test_store_machine.py`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from warren.engine.effects import Effects
+from warren.model.message import Address, Message
+from warren.model.ports import LinkPort, TurnClock
+from warren.queue.queue import Queue
+from warren.session.channel import Channel, Consumer
+from warren.session.outlet import Outlet
+from warren.store.faulty_disk import Faults, FaultyDisk
+from warren.store.journal import Journal
+from warren.store.records import Kind, segment_first_sequence
+from warren.store.recovery import Recovery
+from warren.store.stepped_log import SteppedLog
+from warren.store.upkeep import Upkeep, UpkeepSettings
+from warren.wire.content import make_message
+from warren.wire.methods import decode_method
+from warren.wire.properties import encode_properties
+
+ADDRESS = Address(b"", b"key")
+LEVEL_SHIFT = 55
+CHUNK_SHIFT = 7
+REDELIVERED, LOGGED = 1, 2
+#: The wall clock when the story begins, in ms.
+BEGINNING_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a queue is declared."""
+
+    name: str
+    durable: bool = True
+    max_priority: int = -1
+    ttl_ms: int = -1
+    max_length: int = -1
+    delivery_limit: int = -1
+    dead_letters: bool = False
+
+
+#: Where dead letters go.
+GRAVES = Shape("graves")
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A message in a queue. Its number says when it was published, and what is in it."""
+
+    number: int
+    level: int
+    size: int
+    logged: bool
+    wall_ms: int
+    #: The record that says it was published; those that say it was put back.
+    commit: int = 0
+    returns: list[int] = field(default_factory=list)
+    returned: int = 0
+    ready: bool = True
+    #: It was handed out at some time; the next to get it must be told so.
+    handed: bool = False
+    flagged: bool = False
+    #: That it is gone stands in a record after the first and, once known, not after the second.
+    gone_after: int | None = None
+    gone_by: int | None = None
+    #: It was to be published as a dead letter, in this record.
+    dies: bool = False
+    heir: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class ModelQueue:
+    """What a queue must hold."""
+
+    shape: Shape
+    queue_id: int
+    created: int
+    deleted: int | None = None
+    entries: dict[int, Entry] = field(default_factory=dict)
+    waiting: list[tuple[int, int]] = field(default_factory=list)
+    ready: int = 0
+
+    def put(self, entry: Entry) -> None:
+        """It is ready."""
+        entry.ready = True
+        self.ready += 1
+        heapq.heappush(self.waiting, (-entry.level, entry.number))
+
+    def head(self) -> Entry | None:
+        """The next to go out."""
+        while self.waiting:
+            entry = self.entries.get(self.waiting[0][1])
+            if entry is not None and entry.ready and entry.gone_after is None:
+                return entry
+            heapq.heappop(self.waiting)
+        return None
+
+    def live(self) -> list[Entry]:
+        """All that have not left."""
+        return [e for e in self.entries.values() if e.gone_after is None]
+
+
+def body_of(number: int, size: int) -> bytes:
+    """Every message differs from all others."""
+    body = b"%d:" % number
+    return body + bytes([number % 251]) * max(0, size - len(body))
+
+
+@lru_cache(1 << 14)
+def header_of(persistent: bool, priority: int, size: int) -> bytes:
+    properties = {"delivery_mode": 2 if persistent else 1}
+    if priority:
+        properties["priority"] = priority
+    return encode_properties(properties, size)
+
+
+class Keeper:
+    """Keeps the durable queues' declarations, as the engine does for everything."""
+
+    def __init__(self, make: Callable[[Shape, int], None], drop: Callable[[int], None]) -> None:
+        self.shapes: dict[int, Shape] = {}
+        self.next_id = 1
+        self._make = make
+        self._drop = drop
+
+    def snapshot(self) -> bytes:
+        shapes = [[i, *_fields(shape)] for i, shape in self.shapes.items()]
+        return json.dumps([self.next_id, shapes]).encode()
+
+    def load(self, snapshot: bytes) -> None:
+        self.next_id, shapes = json.loads(snapshot)
+        for queue_id, *fields in shapes:
+            self.add(queue_id, Shape(*fields))
+
+    def add(self, queue_id: int, shape: Shape) -> None:
+        self.shapes[queue_id] = shape
+        self.next_id = max(self.next_id, queue_id + 1)
+        self._make(shape, queue_id)
+
+    def apply(self, payload: bytes) -> None:
+        queue_id, *fields = json.loads(payload)
+        if fields:
+            self.add(queue_id, Shape(*fields))
+        elif self.shapes.pop(queue_id, None) is not None:
+            self._drop(queue_id)
+
+
+def _fields(shape: Shape) -> list[Any]:
+    return [getattr(shape, name) for name in Shape.__slots__]
+
+
+class Node:
+    """One life of a process: it begins with a recovery and ends with a crash or a stop."""
+
+    def __init__(self, disk: FaultyDisk, plan: Plan, now_ms: int, wall_ms: int) -> None:
+        self.disk = disk
+        self.plan = plan
+        self.now_ms = now_ms
+        self.wall_offset_ms = wall_ms - now_ms
+        self.effects = Effects()
+        #: By queue id, also those that are deleted: clients may still hold messages of theirs.
+        self.queues: dict[int, Queue] = {}
+        self.unreadable: list[tuple[str, int, int]] = []
+        self.recovery = Recovery(disk, self.wall_offset_ms, plan.salt)
+        self.journal: Journal = self.recovery.journal
+        self.keeper = Keeper(self.make, self.drop)
+        self.recovery.run(self.keeper.load, self.keeper.apply)
+        self.journal.on_unreadable = self.note_unreadable
+        self.log = SteppedLog(
+            disk,
+            self.recovery.next_sequence,
+            plan.segment_bytes,
+            self.recovery.last_segment,
+            self.journal.salt,
+        )
+        self.journal.start(self.log)
+        self.upkeep = plan.make_upkeep(self.journal, disk, self.keeper.snapshot, plan.upkeep)
+
+    def make(self, shape: Shape, queue_id: int) -> None:
+        queue = Queue(shape.name, self.effects, shape.max_priority)
+        queue.durable = shape.durable
+        if shape.durable:
+            queue.queue_id = queue_id
+            self.journal.queues[queue_id] = queue
+        queue.attach(self.journal)
+        self.configure(queue, shape)
+        self.queues[queue_id] = queue
+
+    def configure(self, queue: Queue, shape: Shape) -> None:
+        queue.configure(
+            ttl_ms=shape.ttl_ms,
+            max_length=shape.max_length,
+            delivery_limit=shape.delivery_limit,
+            dead_letters=shape.dead_letters,
+            now_ms=self.now_ms,
+        )
+
+    def drop(self, queue_id: int) -> None:
+        self.journal.queues.pop(queue_id, None)
+        queue = self.queues[queue_id]
+        queue.detach()
+        if self.journal.replaying:
+            del self.queues[queue_id]
+
+    def note_unreadable(self, queue: Queue, slot: int, _place: int, count: int) -> None:
+        self.unreadable.append((queue.name, slot, count))
+
+
+@dataclass
+class Plan:
+    """What stays the same through all lives of a store."""
+
+    segment_bytes: int = 8192
+    salt: int = 0
+    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
+    make_upkeep: Callable[..., Upkeep] = Upkeep
+    #: Mutants: a fault that the bench must find.
+    gone_before_dead_letters: bool = False
+    watermark_not_awaited: bool = False
+
+
+class Failed(Exception):
+    """The disk has failed: the process ends."""
+
+
+class Bench:
+    """See the module's text."""
+
+    def __init__(self, disk: FaultyDisk, plan: Plan) -> None:
+        self.disk = disk
+        self.plan = plan
+        self.wall_ms = BEGINNING_MS
+        self.next_number = 1
+        self.queues: dict[int, ModelQueue] = {}
+        self.by_slot: dict[tuple[int, int], Entry] = {}
+        self.consumers: dict[int, Consumer] = {}
+        #: Deliveries of consumers: queue id -> tag -> message.
+        self.delivered: dict[int, dict[int, Entry]] = {}
+        self._leaving: list[Entry] = []
+        self._dying: list[tuple[str, Entry]] = []
+        #: What the log had promised to keep.
+        self.promised = 0
+        self.recoveries = 0
+        self.transient_id = 1 << 30
+        self.node = Node(disk, plan, 1000, self.wall_ms)
+
+    # -- queues ------------------------------------------------------------------------------------
+
+    def create(self, shape: Shape) -> int:
+        """Declare a queue; its number."""
+        node = self.node
+        if not shape.durable:
+            self.transient_id += 1
+            queue_id = self.transient_id
+            node.make(shape, queue_id)
+        else:
+            queue_id = node.keeper.next_id
+            payload = json.dumps([queue_id, *_fields(shape)]).encode()
+            node.journal.put(Kind.METADATA, payload)
+            node.keeper.add(queue_id, shape)
+        self.queues[queue_id] = ModelQueue(shape, queue_id, node.journal.appended)
+        return queue_id
+
+    def delete(self, queue_id: int) -> None:
+        """Delete a queue; what clients hold of it they still hold."""
+        node, queue = self.node, self.queues[queue_id]
+        self.cancel(queue_id)
+        if queue.shape.durable:
+            node.journal.put(Kind.METADATA, json.dumps([queue_id]).encode())
+            del node.keeper.shapes[queue_id]
+            node.drop(queue_id)
+        queue.deleted = node.journal.appended
+        node.queues[queue_id].configure()
+        node.queues[queue_id].purge()
+        for entry in queue.live():
+            if entry.ready:
+                self._gone(queue, entry)
+
+    def purge(self, queue_id: int) -> None:
+        queue = self.queues[queue_id]
+        ready = [e for e in queue.live() if e.ready]
+        assert self.node.queues[queue_id].purge() == len(ready)
+        for entry in ready:
+            self._gone(queue, entry)
+
+    @property
+    def open_queues(self) -> list[int]:
+        """Those that are not deleted."""
+        return [i for i, queue in self.queues.items() if queue.deleted is None]
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def publish(
+        self, queue_ids: Iterable[int], persistent: bool, size: int, priority: int = 0
+    ) -> int:
+        """Publish one message to some queues; the number of its record, or 0."""
+        node, number = self.node, self.next_number
+        self.next_number += 1
+        body = body_of(number, size)
+        message = make_message(ADDRESS, header_of(persistent, priority, len(body)), body)
+        entries = []
+        for queue_id in queue_ids:
+            queue = self.queues[queue_id]
+            level = min(priority, max(0, queue.shape.max_priority))
+            ttl_ms = queue.shape.ttl_ms
+            wall_ms = self.wall_ms + ttl_ms if ttl_ms >= 0 else 0
+            entry = Entry(number, level, len(body), persistent and queue.shape.durable, wall_ms)
+            queue.entries[number] = entry
+            queue.put(entry)
+            entries.append(entry)
+            assert node.queues[queue_id].offer(message, node.now_ms)
+            self.read_consumers()
+            self._enforce_limit(queue)
+        node.journal.finish_publish(message)
+        commit = node.journal.appended if any(entry.logged for entry in entries) else 0
+        for entry in entries:
+            entry.commit = commit
+        return commit
+
+    def _enforce_limit(self, queue: ModelQueue) -> None:
+        while 0 <= queue.shape.max_length < queue.ready:
+            head = queue.head()
+            assert head is not None
+            self._gone(queue, head, dies=True)
+
+    def _expire(self, queue: ModelQueue) -> None:
+        while (head := queue.head()) is not None and 0 < head.wall_ms <= self.wall_ms:
+            self._gone(queue, head, dies=True)
+
+    def _gone(self, queue: ModelQueue, entry: Entry, dies: bool = False) -> None:
+        if entry.ready:
+            entry.ready = False
+            queue.ready -= 1
+        entry.gone_after = self.node.journal.appended
+        self._leaving.append(entry)
+        if dies and queue.shape.dead_letters:
+            entry.dies = True
+            self._dying.append((queue.shape.name, entry))
+
+    def get(self, queue_id: int, no_ack: bool) -> bool | None:
+        """Take the next message; False when it must wait for the log, None: there is none."""
+        queue = self.queues[queue_id]
+        found = self.node.queues[queue_id].get(no_ack, self.node.now_ms)
+        self._expire(queue)
+        expected = queue.head()
+        if found is None:
+            assert expected is None, f"{queue.shape.name}: {expected} is not there"
+            return None
+        assert expected is not None
+        if found == 0:
+            assert expected.logged
+            return False
+        message, slot, redelivered = found
+        self._take(queue, expected, message.body, redelivered)
+        if no_ack:
+            self._gone(queue, expected)
+        else:
+            self.by_slot[queue_id, slot] = expected
+        return True
+
+    def _take(self, queue: ModelQueue, entry: Entry, body: bytes, redelivered: bool) -> None:
+        assert body == body_of(entry.number, entry.size), (body[:20], entry)
+        assert redelivered == entry.flagged, (queue.shape.name, entry)
+        entry.handed = True
+        entry.ready = False
+        queue.ready -= 1
+
+    def settle(self, queue_id: int, slot: int, how: str) -> None:
+        """Settle what `get` has given."""
+        self.node.queues[queue_id].settle(how, slot)
+        self._settled(self.queues[queue_id], self.by_slot.pop((queue_id, slot)), how)
+
+    def _settled(self, queue: ModelQueue, entry: Entry, how: str) -> None:
+        if how == "ack":
+            self._gone(queue, entry)
+            return
+        if how == "reject":
+            self._gone(queue, entry, dies=queue.deleted is None)
+            return
+        entry.returned += 1
+        limit = queue.shape.delivery_limit if queue.deleted is None else -1
+        if 0 <= limit < entry.returned:
+            self._gone(queue, entry, dies=True)
+            return
+        if limit >= 0 and entry.logged:
+            entry.returns.append(self.node.journal.appended)
+        entry.flagged = True
+        queue.put(entry)
+        if queue.deleted is None:
+            self._enforce_limit(queue)
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    def consume(self, queue_id: int, prefetch: int) -> None:
+        """A consumer with a channel of its own; not on queues whose messages expire."""
+        channel = Channel(None, None, Outlet(LinkPort(), TurnClock()), 1, 1000)
+        queue = self.node.queues[queue_id]
+        consumer = Consumer(channel, "c", queue, False, False, 0, {}, prefetch)
+        channel.consumers["c"] = consumer
+        self.consumers[queue_id] = consumer
+        self.delivered[queue_id] = {}
+        queue.add_consumer(consumer)
+        queue.run(self.node.now_ms)
+        self.read_consumers()
+
+    def cancel(self, queue_id: int) -> None:
+        """The consumer leaves, its channel closes."""
+        consumer = self.consumers.pop(queue_id, None)
+        if consumer is None:
+            return
+        consumer.cancel()
+        del consumer.channel.consumers["c"]
+        queue = self.node.queues[queue_id]
+        queue.remove_consumer(consumer)
+        held = self.delivered.pop(queue_id)
+        marks = self._requeue_marks(self.queues[queue_id], held.values())
+        consumer.channel.requeue_all()
+        for entry, mark in marks:
+            self._settled(self.queues[queue_id], entry, "requeue")
+            if entry.returns and entry.gone_after is None and mark:
+                entry.returns[-1] = mark
+
+    def _requeue_marks(
+        self, queue: ModelQueue, entries: Iterable[Entry]
+    ) -> list[tuple[Entry, int]]:
+        """Many are put back at once: each that is counted has a record of its own, in order."""
+        mark = self.node.journal.appended
+        marks = []
+        for entry in entries:
+            counted = (
+                entry.logged
+                and queue.shape.delivery_limit > entry.returned
+                and queue.deleted is None
+            )
+            mark += counted
+            marks.append((entry, mark if counted else 0))
+        return marks
+
+    def settle_tag(self, queue_id: int, tag: int, multiple: bool, how: str) -> None:
+        """Settle what a consumer was given."""
+        held = self.delivered[queue_id]
+        tags = [t for t in held if t == tag or (multiple and t < tag)]
+        queue = self.queues[queue_id]
+        settled = [held.pop(t) for t in tags]
+        marks = self._requeue_marks(queue, settled if how == "requeue" else [])
+        self.consumers[queue_id].channel.settle_tag(tag, multiple, how)
+        if how == "requeue":
+            for entry, mark in marks:
+                self._settled(queue, entry, how)
+                if entry.returns and entry.gone_after is None and mark:
+                    entry.returns[-1] = mark
+        else:
+            for entry in settled:
+                self._settled(queue, entry, how)
+        self.node.queues[queue_id].run(self.node.now_ms)
+        self.read_consumers()
+
+    def read_consumers(self) -> None:
+        """Take in what consumers were sent."""
+        for queue_id, consumer in self.consumers.items():
+            data = consumer.channel.outlet.output.take()
+            at = 0
+            frames = []
+            while at < len(data):
+                size = int.from_bytes(data[at + 3 : at + 7], "big")
+                frames.append((data[at], data[at + 7 : at + 7 + size]))
+                at += size + 8
+            at = 0
+            while at < len(frames):
+                _, (_, tag, redelivered, _, _) = decode_method(frames[at][1])
+                body = b""
+                at += 2
+                while at < len(frames) and frames[at][0] == 3:
+                    body += frames[at][1]
+                    at += 1
+                queue = self.queues[queue_id]
+                entry = queue.entries[int(body.partition(b":")[0])]
+                self._take(queue, entry, body, redelivered)
+                self.delivered[queue_id][tag] = entry
+
+    # -- the log -----------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """The end of a turn: dead letters are published, then what has left is told."""
+        if self.plan.gone_before_dead_letters:
+            self.node.journal.finish_turn()
+        while self.node.effects.pending:
+            self.node.effects.pending = False
+            self.node.effects.take_expiries()
+            self._bury(self.node.effects.take_dead_letters())
+        assert not self._dying
+        self.node.journal.finish_turn()
+        for entry in self._leaving:
+            entry.gone_by = self.node.journal.appended
+        self._leaving.clear()
+
+    def _bury(self, letters: list[tuple[Queue, Message, str]]) -> None:
+        graves = [i for i, q in self.queues.items() if q.shape == GRAVES and q.deleted is None]
+        dying, self._dying = self._dying, []
+        assert [(q.name, bytes(m.body).partition(b":")[0]) for q, m, _ in letters] == [
+            (name, b"%d" % entry.number) for name, entry in dying
+        ]
+        for (_, message, _), (_, entry) in zip(letters, dying, strict=True):
+            entry.heir = self.publish(graves, message.delivery_mode == 2, 20)
+            entry.dies = bool(graves)
+
+    def step(self) -> None:
+        """The log writes what has gathered, and whoever waited for it goes on."""
+        self.node.log.step()
+        try:
+            self.node.journal.moved_on(self.node.now_ms)
+        except OSError as error:
+            raise Failed from error
+        self.promised = self.node.journal.persisted
+        self.read_consumers()
+        if self.plan.watermark_not_awaited:
+            self.node.journal.persisted = 1 << 62
+
+    def tick(self) -> None:
+        """The upkeep does a little, in a turn of its own."""
+        self.turn()
+        self.node.upkeep.tick()
+        if self.node.upkeep.error is not None:
+            raise Failed from self.node.upkeep.error
+
+    def begin_checkpoint(self) -> None:
+        """Without waiting until one is due, as a node does that has found damage."""
+        self.node.upkeep.begin()
+        if self.node.upkeep.error is not None:
+            raise Failed from self.node.upkeep.error
+
+    def pass_time(self, ms: int) -> None:
+        """Messages at the heads expire."""
+        self.wall_ms += ms
+        self.node.now_ms += ms
+        for queue_id, queue in self.queues.items():
+            if queue.shape.ttl_ms >= 0 and queue.deleted is None:
+                self.node.queues[queue_id].expire(self.node.now_ms)
+                self._expire(queue)
+
+    # -- ends and beginnings -----------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """A clean stop: clients are sent away first. Then `restart`."""
+        for queue_id in list(self.consumers):
+            self.cancel(queue_id)
+        for queue_id, slot in list(self.by_slot):
+            self.settle(queue_id, slot, "requeue")
+        self.turn()
+        try:
+            self.node.upkeep.write_now(clean=True)
+        except OSError as error:
+            raise Failed from error
+        self.promised = self.node.log.persisted
+        assert self.promised == self.node.journal.appended
+
+    def restart(self, clean: bool = False) -> None:
+        """Another process, on what is left of the disk."""
+        old = self.node
+        self.node = Node(self.disk, self.plan, 1000 + self.next_number, self.wall_ms)
+        self.recoveries += 1
+        assert self.node.recovery.damages == []
+        self.compare(old, clean)
+
+    def compare(self, old: Node, clean: bool) -> None:
+        """What came back is what the log had said up to its last record."""
+        node = self.node
+        last = node.recovery.next_sequence - 1
+        assert last >= self.promised, f"the log had promised {self.promised} and ends at {last}"
+        self.promised = last
+        self.by_slot.clear()
+        self.consumers.clear()
+        self.delivered.clear()
+        self._leaving.clear()
+        self._dying.clear()
+        for queue_id, queue in list(self.queues.items()):
+            gone = queue.deleted is not None and queue.deleted <= last
+            if not queue.shape.durable or queue.created > last or gone:
+                assert queue_id not in node.queues
+                del self.queues[queue_id]
+                continue
+            queue.deleted = None
+            self.compare_queue(queue, old.queues[queue_id], last, clean)
+        assert node.queues.keys() == self.queues.keys()
+        self.check()
+
+    def compare_queue(self, queue: ModelQueue, old: Queue, last: int, clean: bool) -> None:
+        there = self.node.queues[queue.queue_id]
+        opened = [0 if m is None else max(m[1:]) for m in old.watermarks()]
+        found: dict[int, Entry] = {}
+        order = []
+        for slot, place, flags, returns, expires_ms, body_len, ready, _ in there.walk():
+            message = self.node.journal.fetch_message(place)
+            assert message is not None, f"{queue.shape.name}: nothing readable at {place:#x}"
+            number = int(bytes(message.body[:20]).partition(b":")[0])
+            entry = queue.entries.get(number)
+            assert entry is not None, f"{queue.shape.name} has {number}, which is not its own"
+            assert message.body == body_of(number, entry.size)
+            assert body_len == entry.size
+            assert number not in found, f"{queue.shape.name} has {number} twice"
+            assert entry.logged
+            assert entry.commit <= last
+            assert not (entry.gone_by is not None and entry.gone_by <= last), (queue.shape, entry)
+            assert (slot >> LEVEL_SHIFT, ready) == (entry.level, 1)
+            assert (expires_ms + self.node.wall_offset_ms if expires_ms else 0) == entry.wall_ms
+            self._compare_flags(queue, entry, bool(flags & REDELIVERED), slot, opened, clean)
+            entry.returned = len([mark for mark in entry.returns if mark <= last])
+            if queue.shape.delivery_limit >= 0:
+                assert returns == entry.returned, (queue.shape.name, entry, returns)
+            entry.returns = [mark for mark in entry.returns if mark <= last]
+            found[number] = entry
+            order.append((entry.level, number))
+        assert order == sorted(order)
+        for number, entry in queue.entries.items():
+            if number in found or not entry.logged or entry.commit > last:
+                continue
+            lost = entry.gone_after is None or entry.gone_after >= last
+            assert not lost, f"{queue.shape.name} has lost {entry}; the log ends at {last}"
+            if entry.dies:
+                assert 0 < entry.heir <= last, f"{entry} is gone without a dead letter"
+        queue.entries = {number: found[number] for number in sorted(found)}
+        queue.waiting, queue.ready = [], 0
+        for entry in queue.entries.values():
+            entry.gone_after = entry.gone_by = None
+            entry.dies = False
+            queue.put(entry)
+        assert there.ready == queue.ready
+        there.check()
+
+    def _compare_flags(
+        self,
+        queue: ModelQueue,
+        entry: Entry,
+        flagged: bool,
+        slot: int,
+        opened: list[int],
+        clean: bool,
+    ) -> None:
+        if entry.handed:
+            assert flagged, f"{queue.shape.name}: {entry} was handed out and is not flagged"
+        elif flagged and not entry.flagged:
+            position = slot & ((1 << LEVEL_SHIFT) - 1)
+            assert not clean, f"{queue.shape.name}: {entry} is flagged after a clean stop"
+            assert position < opened[entry.level], f"{entry} is flagged and was never opened"
+        entry.flagged = flagged
+
+    def catch_up(self) -> None:
+        """What the node does after a start: limits and times to live act again."""
+        for queue_id, queue in self.queues.items():
+            there = self.node.queues[queue_id]
+            self.node.configure(there, queue.shape)
+            self._enforce_limit(queue)
+            there.expire(self.node.now_ms)
+            self._expire(queue)
+        self.turn()
+
+    # -- what must hold at any time ----------------------------------------------------------------
+
+    def check(self) -> None:
+        """Segments and memory are counted right; all that is needed is there."""
+        node = self.node
+        live: dict[int, int] = {}
+        kept: dict[int, int] = {}
+        used: dict[int, int] = {}
+        resident = 0
+        for queue_id, there in node.queues.items():
+            there.check()
+            queue = self.queues.get(queue_id)
+            keeps = queue is not None and queue.deleted is None and queue.shape.durable
+            walked = there.walk()
+            for _, place, flags, _, _, body_len, _, message in walked:
+                number = place >> 32
+                if message is not None:
+                    resident += 160 + message.header_len + message.body_len
+                if flags & LOGGED and keeps:
+                    kept[number] = kept.get(number, 0) + 1
+                    used[number] = used.get(number, 0) + body_len
+                if message is None or (flags & LOGGED and keeps):
+                    live[number] = live.get(number, 0) + 1
+            logged = {slot >> CHUNK_SHIFT for slot, _, flags, *_ in walked if flags & LOGGED}
+            for slot, place, _, index_kept in there.index_places():
+                number = place >> 32
+                live[number] = live.get(number, 0) + 1
+                kept[number] = kept.get(number, 0) + index_kept
+                assert index_kept or not keeps or slot >> CHUNK_SHIFT not in logged
+                assert keeps or not index_kept
+            if queue is not None:
+                assert len(walked) == len(queue.live()), queue.shape.name
+        assert node.journal.resident_bytes == resident
+        segments = node.journal.list_segments()
+        counted = [
+            (number, live.get(number, 0), kept.get(number, 0), used.get(number, 0))
+            for number, *_ in segments
+        ]
+        assert counted == [(n, *counts) for n, _, _, *counts in segments]
+        assert live.keys() <= {number for number, *_ in segments}
+        self._check_files(segments)
+
+    def _check_files(self, segments: list[tuple[int, int, int, int, int, int]]) -> None:
+        there = {segment_first_sequence(name): name for name in self.disk.names()}
+        firsts = [first for _, first, *_ in segments]
+        assert len(set(firsts)) == len(firsts), "two segments have the same first record"
+        for number, first, _, live, _, _ in segments:
+            if live and number < self.node.journal.persisted_end >> 32:
+                assert first in there, f"segment {number} is needed and not there"
+
+    def settle_down(self) -> None:
+        """Write everything, then checkpoints until there is nothing more to delete."""
+        self.disk.faults = Faults()
+        self.disk.cut_at = None
+        for _ in range(3):
+            self.turn()
+            self.step()
+            while self.node.upkeep.is_busy:
+                self.tick()
+                self.step()
+            self.node.upkeep.begin()
+            while self.node.upkeep.is_busy:
+                self.tick()
+                self.step()
+        self.check()
+        newest = self.node.log.segment
+        needed = {f for n, f, _, live, _, _ in self.node.journal.list_segments() if live}
+        needed |= {f for n, f, *_ in self.node.journal.list_segments() if n == newest}
+        there = {segment_first_sequence(name) for name in self.disk.names()} - {None}
+        assert there == needed, f"segments on the disk {there}, needed {needed}"
