@@ -9,8 +9,9 @@ SUITES ?=
 # make crash CRASH="--kills 200 --seed 7 --out crash.json", CRASH="--stops 50"
 CRASH ?=
 SIM ?=
+STORE_SIM ?= --seeds 20000
 
-.PHONY: run test check lint types layers bench suites crash sim clean
+.PHONY: run test check lint types layers bench suites crash sim store-sim clean
 
 run: $(VENV)/.built
 	$(BIN)/warren dev
@@ -42,6 +43,10 @@ bench: $(VENV)/.built
 # Clusters in virtual time, each from a seed; a failure says which. One again: SIM="--show SEED".
 sim: $(VENV)/.built
 	cd tests && ../$(BIN)/python -m sim $(SIM)
+
+# The store on a failing disk, by more seeds than the tests have.
+store-sim: $(VENV)/.built
+	$(BIN)/python tests/store/store_schedules.py $(STORE_SIM)
 
 # Other people's client suites against Warren; downloads them.
 suites: $(VENV)/.built

@@ -8,28 +8,29 @@ next is somebody else: a seed (`store_schedules.py`) or hypothesis (`test_store_
 
 from __future__ import annotations
 
-import heapq
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable
 
-from warren.engine.effects import Effects
+from store_model import (
+    GRAVES,
+    Entry,
+    ModelQueue,
+    Shape,
+    body_of,
+    fields_of,
+    header_of,
+)
+from store_node import Node, Plan
+
 from warren.model.message import Address, Message
 from warren.model.ports import LinkPort, TurnClock
 from warren.queue.queue import Queue
 from warren.session.channel import Channel, Consumer
 from warren.session.outlet import Outlet
 from warren.store.faulty_disk import Faults, FaultyDisk
-from warren.store.journal import Journal
 from warren.store.records import Kind, segment_first_sequence
-from warren.store.recovery import Recovery
-from warren.store.stepped_log import SteppedLog
-from warren.store.upkeep import Upkeep, UpkeepSettings
 from warren.wire.content import make_message
 from warren.wire.methods import decode_method
-from warren.wire.properties import encode_properties
 
 ADDRESS = Address(b"", b"key")
 LEVEL_SHIFT = 55
@@ -37,199 +38,6 @@ CHUNK_SHIFT = 7
 REDELIVERED, LOGGED = 1, 2
 #: The wall clock when the story begins, in ms.
 BEGINNING_MS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a queue is declared."""
-
-    name: str
-    durable: bool = True
-    max_priority: int = -1
-    ttl_ms: int = -1
-    max_length: int = -1
-    delivery_limit: int = -1
-    dead_letters: bool = False
-
-
-#: Where dead letters go.
-GRAVES = Shape("graves")
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A message in a queue. Its number says when it was published, and what is in it."""
-
-    number: int
-    level: int
-    size: int
-    logged: bool
-    wall_ms: int
-    #: The record that says it was published; those that say it was put back.
-    commit: int = 0
-    returns: list[int] = field(default_factory=list)
-    returned: int = 0
-    ready: bool = True
-    #: It was handed out at some time; the next to get it must be told so.
-    handed: bool = False
-    flagged: bool = False
-    #: That it is gone stands in a record after the first and, once known, not after the second.
-    gone_after: int | None = None
-    gone_by: int | None = None
-    #: It was to be published as a dead letter, in this record.
-    dies: bool = False
-    heir: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class ModelQueue:
-    """What a queue must hold."""
-
-    shape: Shape
-    queue_id: int
-    created: int
-    deleted: int | None = None
-    entries: dict[int, Entry] = field(default_factory=dict)
-    waiting: list[tuple[int, int]] = field(default_factory=list)
-    ready: int = 0
-
-    def put(self, entry: Entry) -> None:
-        """It is ready."""
-        entry.ready = True
-        self.ready += 1
-        heapq.heappush(self.waiting, (-entry.level, entry.number))
-
-    def head(self) -> Entry | None:
-        """The next to go out."""
-        while self.waiting:
-            entry = self.entries.get(self.waiting[0][1])
-            if entry is not None and entry.ready and entry.gone_after is None:
-                return entry
-            heapq.heappop(self.waiting)
-        return None
-
-    def live(self) -> list[Entry]:
-        """All that have not left."""
-        return [e for e in self.entries.values() if e.gone_after is None]
-
-
-def body_of(number: int, size: int) -> bytes:
-    """Every message differs from all others."""
-    body = b"%d:" % number
-    return body + bytes([number % 251]) * max(0, size - len(body))
-
-
-@lru_cache(1 << 14)
-def header_of(persistent: bool, priority: int, size: int) -> bytes:
-    properties = {"delivery_mode": 2 if persistent else 1}
-    if priority:
-        properties["priority"] = priority
-    return encode_properties(properties, size)
-
-
-class Keeper:
-    """Keeps the durable queues' declarations, as the engine does for everything."""
-
-    def __init__(self, make: Callable[[Shape, int], None], drop: Callable[[int], None]) -> None:
-        self.shapes: dict[int, Shape] = {}
-        self.next_id = 1
-        self._make = make
-        self._drop = drop
-
-    def snapshot(self) -> bytes:
-        shapes = [[i, *_fields(shape)] for i, shape in self.shapes.items()]
-        return json.dumps([self.next_id, shapes]).encode()
-
-    def load(self, snapshot: bytes) -> None:
-        self.next_id, shapes = json.loads(snapshot)
-        for queue_id, *fields in shapes:
-            self.add(queue_id, Shape(*fields))
-
-    def add(self, queue_id: int, shape: Shape) -> None:
-        self.shapes[queue_id] = shape
-        self.next_id = max(self.next_id, queue_id + 1)
-        self._make(shape, queue_id)
-
-    def apply(self, payload: bytes) -> None:
-        queue_id, *fields = json.loads(payload)
-        if fields:
-            self.add(queue_id, Shape(*fields))
-        elif self.shapes.pop(queue_id, None) is not None:
-            self._drop(queue_id)
-
-
-def _fields(shape: Shape) -> list[Any]:
-    return [getattr(shape, name) for name in Shape.__slots__]
-
-
-class Node:
-    """One life of a process: it begins with a recovery and ends with a crash or a stop."""
-
-    def __init__(self, disk: FaultyDisk, plan: Plan, now_ms: int, wall_ms: int) -> None:
-        self.disk = disk
-        self.plan = plan
-        self.now_ms = now_ms
-        self.wall_offset_ms = wall_ms - now_ms
-        self.effects = Effects()
-        #: By queue id, also those that are deleted: clients may still hold messages of theirs.
-        self.queues: dict[int, Queue] = {}
-        self.unreadable: list[tuple[str, int, int]] = []
-        self.recovery = Recovery(disk, self.wall_offset_ms, plan.salt)
-        self.journal: Journal = self.recovery.journal
-        self.keeper = Keeper(self.make, self.drop)
-        self.recovery.run(self.keeper.load, self.keeper.apply)
-        self.journal.on_unreadable = self.note_unreadable
-        self.log = SteppedLog(
-            disk,
-            self.recovery.next_sequence,
-            plan.segment_bytes,
-            self.recovery.last_segment,
-            self.journal.salt,
-        )
-        self.journal.start(self.log)
-        self.upkeep = plan.make_upkeep(self.journal, disk, self.keeper.snapshot, plan.upkeep)
-
-    def make(self, shape: Shape, queue_id: int) -> None:
-        queue = Queue(shape.name, self.effects, shape.max_priority)
-        queue.durable = shape.durable
-        if shape.durable:
-            queue.queue_id = queue_id
-            self.journal.queues[queue_id] = queue
-        queue.attach(self.journal)
-        self.configure(queue, shape)
-        self.queues[queue_id] = queue
-
-    def configure(self, queue: Queue, shape: Shape) -> None:
-        queue.configure(
-            ttl_ms=shape.ttl_ms,
-            max_length=shape.max_length,
-            delivery_limit=shape.delivery_limit,
-            dead_letters=shape.dead_letters,
-            now_ms=self.now_ms,
-        )
-
-    def drop(self, queue_id: int) -> None:
-        self.journal.queues.pop(queue_id, None)
-        queue = self.queues[queue_id]
-        queue.detach()
-        if self.journal.replaying:
-            del self.queues[queue_id]
-
-    def note_unreadable(self, queue: Queue, slot: int, _place: int, count: int) -> None:
-        self.unreadable.append((queue.name, slot, count))
-
-
-@dataclass
-class Plan:
-    """What stays the same through all lives of a store."""
-
-    segment_bytes: int = 8192
-    salt: int = 0
-    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
-    make_upkeep: Callable[..., Upkeep] = Upkeep
-    #: Mutants: a fault that the bench must find.
-    gone_before_dead_letters: bool = False
-    watermark_not_awaited: bool = False
 
 
 class Failed(Exception):
@@ -268,7 +76,7 @@ class Bench:
             node.make(shape, queue_id)
         else:
             queue_id = node.keeper.next_id
-            payload = json.dumps([queue_id, *_fields(shape)]).encode()
+            payload = json.dumps([queue_id, *fields_of(shape)]).encode()
             node.journal.put(Kind.METADATA, payload)
             node.keeper.add(queue_id, shape)
         self.queues[queue_id] = ModelQueue(shape, queue_id, node.journal.appended)

@@ -12,7 +12,9 @@ import time
 import traceback
 from collections.abc import Callable
 
-from store_bench import GRAVES, Bench, Failed, Plan, Shape
+from store_bench import Bench, Failed
+from store_model import GRAVES, Shape
+from store_node import Plan
 
 from warren.store.faulty_disk import Faults, FaultyDisk, PowerCut
 from warren.store.upkeep import Done, UpkeepSettings, at_once

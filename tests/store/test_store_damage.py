@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from store_bench import GRAVES, Bench, Node, Plan, Shape, body_of
+from store_bench import Bench
+from store_model import GRAVES, Shape, body_of
+from store_node import Node, Plan
 from store_schedules import Schedule
 
 from warren.store.faulty_disk import FaultyDisk

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from store_bench import Bench, Plan, Shape
+from store_bench import Bench
+from store_model import Shape
+from store_node import Plan
 
 from warren.store.faulty_disk import FaultyDisk, PowerCut
 from warren.store.records import segment_first_sequence
@@ -35,6 +37,12 @@ def write(bench: Bench) -> None:
     bench.step()
 
 
+def write_often(bench: Bench) -> None:
+    for _ in range(3):
+        write(bench)
+        bench.publish([1], True, 100)
+
+
 def page_out(bench: Bench, queue_id: int) -> None:
     for _ in range(4):
         bench.node.queues[queue_id].page_out(0)
@@ -58,9 +66,7 @@ def test_a_segment_that_was_only_begun_is_forgotten(operation: int) -> None:
     bench.publish([1], True, 100)
     bench.disk.cut_at = bench.disk.operations + operation
     with pytest.raises(PowerCut):
-        for _ in range(3):
-            write(bench)
-            bench.publish([1], True, 100)
+        write_often(bench)
     bench.disk.cut_at = None
     bench.restart()
     bench.publish([1], True, 100)
@@ -231,6 +237,27 @@ def test_a_checkpoint_that_was_read_is_on_the_disk() -> None:
         again.restart(clean)
         again.disk.cut_power()
         again.restart(clean)
+
+
+def test_a_chunk_emptied_after_positions_were_skipped_lets_go_of_its_index() -> None:
+    """The next message comes to a later chunk: transient ones stood in between."""
+    bench = bench_with(Shape("q"), inline_chunks=0)
+    for n in range(200):
+        bench.publish([1], n < 128, 10)
+    write(bench)
+    checkpoint(bench)
+    bench.restart()
+    assert bench.get(1, True) is False
+    write(bench)
+    for _ in range(64):
+        assert bench.get(1, True)
+    write(bench)
+    while (taken := bench.get(1, True)) is not None:
+        if taken is False:
+            write(bench)
+    write(bench)
+    checkpoint(bench)
+    bench.restart()
 
 
 def test_all_that_was_written_can_be_paged_out_after_a_checkpoint() -> None:

@@ -1,11 +1,13 @@
-"""The store against its model through any operations and restarts; hypothesis finds the shortest."""
+"""The store against its model through any operations and restarts, as short as they get."""
 
 from __future__ import annotations
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from store_bench import GRAVES, Bench, Failed, Plan
+from store_bench import Bench, Failed
+from store_model import GRAVES
+from store_node import Plan
 from store_schedules import SHAPES
 
 from warren.store.faulty_disk import Faults, FaultyDisk, PowerCut

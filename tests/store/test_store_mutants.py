@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from store_bench import Plan
+from store_node import Plan
 from store_schedules import run
 
 from warren.store import recovery, upkeep
 from warren.store.checkpoint import Checkpoint, checkpoint_name
-from warren.store.compaction import Compaction
 from warren.store.records import segment_name
 from warren.store.upkeep import Upkeep
 
@@ -57,14 +56,6 @@ class SaysClean(Upkeep):
         return super().take_state(clean=True)
 
 
-class SharesNames(Upkeep):
-    """The first checkpoint after a start may replace the one that the start came from."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.last_sequence = 0
-
-
 class DeletesCompacted(Upkeep):
     """A segment goes as soon as it has been compacted."""
 
@@ -79,7 +70,7 @@ class DeletesCompacted(Upkeep):
 
 @pytest.mark.parametrize(
     "kind",
-    [DeletesTooSoon, DoesNotWait, DeletesWhatDiedSince, SaysClean, SharesNames, DeletesCompacted],
+    [DeletesTooSoon, DoesNotWait, DeletesWhatDiedSince, SaysClean, DeletesCompacted],
 )
 def test_a_faulty_upkeep_is_caught(kind: type[Upkeep]) -> None:
     assert caught(Plan(make_upkeep=kind))
@@ -100,16 +91,6 @@ def _unsynced(files: Any, sequence: int, data: bytes) -> None:
     files.sync_names()
 
 
-_move = Compaction._move
-
-
-def _moves_at_once(self: Compaction, payload: bytes, place: int) -> None:
-    _move(self, payload, place)
-    for move in self._moving:
-        self.journal.finish_move(*move)
-    self._moving.clear()
-
-
 def _nothing(*_: Any) -> None:
     pass
 
@@ -119,10 +100,9 @@ def _nothing(*_: Any) -> None:
     [
         (upkeep, "write_checkpoint", _unsynced),
         (recovery, "repair_tail", _nothing),
-        (recovery.Recovery, "_note_cuts", _nothing),
-        (Compaction, "_move", _moves_at_once),
+        (recovery.Recovery, "_follow_repair", _nothing),
     ],
-    ids=["checkpoint-not-synced", "tail-not-repaired", "cuts-not-noted", "moves-at-once"],
+    ids=["checkpoint-not-synced", "tail-not-repaired", "repair-not-followed"],
 )
 def test_a_faulty_part_is_caught(
     monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, broken: Callable[..., None]

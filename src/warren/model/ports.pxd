@@ -56,7 +56,7 @@ cdef class QueuePort:
     cdef int restore_gone(self, uint64_t first, uint64_t count) except -1
     cdef int restore_returned(self, uint64_t slot) except -1
     cdef int restore_opened(self, uint64_t slot) except -1
-    cdef bint move(self, uint64_t slot, uint64_t from_place, uint64_t to_place) except -1
+    cdef bint move(self, uint64_t slot, uint64_t from_place, Message message) except -1
     cdef bint holds(self, uint64_t slot, uint64_t place) except -1
     cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0
 

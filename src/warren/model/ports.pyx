@@ -65,7 +65,7 @@ cdef class QueuePort:
         """... and all before this one may have been delivered."""
         return 0
 
-    cdef bint move(self, uint64_t slot, uint64_t from_place, uint64_t to_place) except -1:
+    cdef bint move(self, uint64_t slot, uint64_t from_place, Message message) except -1:
         """The message has a new place in the log; False when the queue does not hold it."""
         return False
 

@@ -14,7 +14,9 @@ from libc.stdlib cimport free, qsort, realloc
 
 from warren.model.message cimport Message
 from warren.model.ports cimport JournalPort, QueuePort, Run
-from warren.queue.paging cimport load_slots, page_in, page_out, spill, write_indexes
+from warren.queue.paging cimport (
+    hold_in_memory, load_slots, page_in, page_out, spill, write_indexes,
+)
 from warren.queue.slots cimport (
     CHUNK_SLOTS, LOGGED, Chunk, Slot, SlotLog, message_of,
 )
@@ -361,17 +363,21 @@ cdef class Backlog(QueuePort):
             log.opened = position_of(slot)
         return 0
 
-    cdef bint move(self, uint64_t slot, uint64_t from_place, uint64_t to_place) except -1:
+    cdef bint move(self, uint64_t slot, uint64_t from_place, Message message) except -1:
         cdef Slot* entry
         cdef SlotLog log
-        if not self.holds(slot, from_place) and not self.holds(slot, to_place):
+        if not self.holds(slot, from_place) and not self.holds(slot, message.place):
             return False
         log = self.level(slot)
         entry = log.at(position_of(slot))
         if entry.content & 1:
-            entry.content = to_place << 1 | 1
+            # It cannot be read at its new place before it is written there: until it is paged out
+            # again, it stays in memory.
+            hold_in_memory(log, entry, message)
+            log.paged_to = min(log.paged_to, position_of(slot))
+            log.out_to = min(log.out_to, position_of(slot))
         else:
-            message_of(entry).place = to_place
+            message_of(entry).place = message.place
         log.drop_index(log.chunk_of(position_of(slot)))
         return True
 

@@ -115,6 +115,10 @@ cdef void bring_back(SlotLog log, Slot* slot, Message message) noexcept:
     """The message of a paged slot is in memory again."""
     if not slot.flags & LOGGED:
         log.journal.release(slot.content >> 1, slot.body_len, False)
+    hold_in_memory(log, slot, message)
+
+
+cdef void hold_in_memory(SlotLog log, Slot* slot, Message message) noexcept:
     Py_INCREF(message)
     slot.content = <uint64_t><void*>message
     log.journal.resident_bytes += cost_of(message)

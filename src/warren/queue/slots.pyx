@@ -298,8 +298,8 @@ cdef class SlotLog:
         chunk.live -= 1
         self.drop_content(slot)
         if chunk.live == 0:
-            # The newest chunk is kept while it has room: more messages are coming to it.
-            if i != self.first + self.count - 1 or self.next_position % CHUNK_SLOTS == 0:
+            # The chunk that is being filled is kept: more messages are coming to it.
+            if position // CHUNK_SLOTS != self.next_position // CHUNK_SLOTS:
                 self.free_chunk(i)
                 if i == self.first:
                     self.trim()

@@ -1,14 +1,13 @@
 """Compaction: the little that is needed of an old segment is written once more, so that it can go.
 
-Goes through a segment a slice at a time, so that nothing else waits for it. Queues take a message
-from its new place once that is on the disk, and no sooner: it can be read there. What it moves is
-on the disk twice until the next checkpoint, which no longer speaks of the old place.
+Goes through a segment a slice at a time, so that nothing else waits for it. What it moves is on the
+disk twice until the next checkpoint, which no longer speaks of the old place.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warren.store.records import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, Kind
 from warren.store.scanner import Record, read_records
@@ -33,18 +32,12 @@ class Compaction:
         self.moved = 0
         #: Why it was given up; empty: it was not.
         self.fault = ""
-        #: Copies on their way to the disk: (targets, old place, new place, body length).
-        self._moving: list[tuple[list[Any], int, int, int]] = []
-        self._moved_by = 0
         self._expected = first_sequence
         self._at = SEGMENT_HEADER_BYTES
         self._size = size
 
     def step(self) -> bool:
         """Go on a little; False when there is nothing more to do."""
-        if self._moving:
-            self._finish_moves()
-            return True
         if self.fault or self._at >= self._size:
             return False
         records, used = self._read(SLICE_BYTES)
@@ -54,12 +47,6 @@ class Compaction:
             self._look_at(record, self.number << 32 | self._at + record.offset)
         self._at += used
         return True
-
-    def _finish_moves(self) -> None:
-        if self.journal.persisted >= self._moved_by:
-            for move in self._moving:
-                self.journal.finish_move(*move)
-            self._moving.clear()
 
     def _read(self, size: int) -> tuple[list[Record], int]:
         assert self.journal.read_at is not None
@@ -100,7 +87,5 @@ class Compaction:
         if needed:
             message = self.journal.read_message(payload)
             if message is not None:
-                new_place = self.journal.copy_message(message, needed)
-                self._moving.append((needed, place, new_place, message.body_len))
-                self._moved_by = self.journal.appended
+                self.journal.move_message(message, needed, place)
                 self.moved += 1

@@ -134,8 +134,8 @@ cdef class Journal(JournalPort):
         if segment is not NULL:
             memset(segment, 0, sizeof(Segment))
 
-    def resize_segment(self, uint32_t number, uint64_t size):
-        """At the start: the segment was cut to what is sound of it."""
+    def cut_segment(self, uint32_t number, uint64_t size):
+        """What a segment had behind its last record was cut off."""
         cdef Segment* segment = self.segment(number)
         if segment is not NULL:
             segment.size = size
@@ -302,14 +302,15 @@ cdef class Journal(JournalPort):
         self.seal(header, kind, 0, 0, <uint32_t>n)
         return self.log.next_sequence - 1
 
-    def copy_message(self, Message message not None, list targets not None):
-        """Write a message once more for those of its queues that still need it there; the place.
+    def move_message(self, Message message not None, list targets not None, uint64_t place):
+        """Write a message once more for those of its queues that still need it there.
 
-        `targets` are (queue, slot, index, epoch, flags, expiry by the wall clock). They are told
-        with `finish_move` when the copy is on the disk: until then it cannot be read.
+        `targets` are (queue, slot, index, epoch, flags, expiry by the wall clock).
         """
         cdef Target moved
+        cdef uint64_t new_place
         cdef QueuePort queue
+        cdef Segment* segment
         cdef bytearray packed = bytearray()
         for queue, slot, index, epoch, flags, wall_ms in targets:
             moved.queue_id = queue.queue_id
@@ -319,21 +320,15 @@ cdef class Journal(JournalPort):
             moved.slot = slot
             moved.wall_ms = wall_ms
             packed += (<char*>&moved)[:sizeof(Target)]
-        return self.write_message(MOVED, message, <Target*><char*>packed, len(targets))
-
-    def finish_move(self, list targets not None, uint64_t place, uint64_t new_place,
-                    uint32_t body_len):
-        """The copy is on the disk: the queues that still have the message take it from there."""
-        cdef QueuePort queue
-        cdef Segment* segment = self.segment(<uint32_t>(new_place >> 32))
-        if segment is NULL or not segment.exists:
-            return
+        new_place = self.write_message(MOVED, message, <Target*><char*>packed, len(targets))
+        message.place = new_place
         for queue, slot, *_ in targets:
-            if queue.queue_id and queue.move(slot, place, new_place):
-                self.release(place, body_len, True)
+            if queue.move(slot, place, message):
+                self.release(place, message.body_len, True)
+                segment = self.segment(<uint32_t>(new_place >> 32))
                 segment.live += 1
                 segment.kept += 1
-                segment.live_bytes += body_len
+                segment.live_bytes += message.body_len
 
     # -- reading back ------------------------------------------------------------------------------
 

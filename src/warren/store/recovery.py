@@ -138,12 +138,27 @@ class Recovery:
             self.files.write_back(name, 0)
             self.files.sync(name)
         repair_tail(found)
-        self._note_cuts(found)
+        self._cut_spare_room()
+        self._follow_repair()
         # The next checkpoint must be newer than any there is.
         self.next_sequence = max(found.next_sequence, self._known_sequence + 1)
         self.records = replay.records
         for queue in self.journal.queues.values():
             queue.finish_restore()
+
+    def _follow_repair(self) -> None:
+        """The journal knows segments as the repair left them.
+
+        A segment that was cut away whole must be forgotten: the next one takes its file's name, and
+        must not be deleted in its place.
+        """
+        names = set(self.files.names())
+        for number, segment in self._segments.items():
+            name = segment_name(segment.first_sequence)
+            if name not in names:
+                self.journal.forget_segment(number)
+            elif (size := self.files.size(name)) < segment.size:
+                self.journal.cut_segment(number, size)
 
     def _load_checkpoint(self, checkpoint: Checkpoint, load: Callable[[bytes], None]) -> None:
         load(checkpoint.metadata)
@@ -169,23 +184,12 @@ class Recovery:
             replay.take(records, numbers[name])
         return found
 
-    def _note_cuts(self, found: Scan) -> None:
-        """The log's end was cut: the segments are as long as they are now."""
-        for segment in self._segments.values():
-            name = segment_name(segment.first_sequence)
-            if found.torn_tail is not None and found.torn_tail.segment == name:
-                if found.torn_tail.offset == 0:
-                    self.journal.forget_segment(segment.number)
-                else:
-                    self.journal.resize_segment(segment.number, found.torn_tail.offset)
-            elif found.spare_tail is not None and found.spare_tail.segment == name:
-                self.journal.resize_segment(segment.number, found.spare_tail.offset)
+    def _cut_spare_room(self) -> None:
+        """The segment that was written when the checkpoint was taken may end with room unused."""
         for known in self.checkpoint.segments if self.checkpoint is not None else ():
-            # The one that was written when the checkpoint was taken may have spare room, too.
             there = self._segments.get(known.number)
             if there is not None and there.size > known.size:
                 self.files.truncate(segment_name(known.first_sequence), known.size)
-                self.journal.resize_segment(known.number, known.size)
 
     # -- the verdict -------------------------------------------------------------------------------
 
