@@ -84,7 +84,7 @@ class Checkpoint:
             parts.append(_QUEUE.pack(*queue[:3], len(queue.snapshot)))
             parts.append(queue.snapshot)
         body = b"".join(parts)
-        return _HEAD.pack(MAGIC, FORMAT_VERSION, checksum(body)) + body
+        return _HEAD.pack(MAGIC, FORMAT_VERSION, _checksum(FORMAT_VERSION, body)) + body
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
@@ -93,7 +93,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         raise CheckpointError("it is cut short")
     magic, version, crc = _HEAD.unpack_from(data)
     body = data[_HEAD.size :]
-    if magic != MAGIC or checksum(body) != crc:
+    if magic != MAGIC or _checksum(version, body) != crc:
         raise CheckpointError("its checksum does not agree")
     if version != FORMAT_VERSION:
         raise UnknownCheckpointError(
@@ -116,6 +116,11 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     except struct.error as error:
         raise CheckpointError("it is cut short") from error
     return checkpoint
+
+
+def _checksum(version: int, body: bytes) -> int:
+    """Over the version too: a flipped bit must not make a checkpoint one of tomorrow's."""
+    return checksum(body, checksum(version.to_bytes(4, "little")))
 
 
 def checkpoint_name(sequence: int) -> str:
