@@ -212,6 +212,15 @@ class LeavesTooEarly(Raft):
         return self.is_voter
 
 
+class ForgetsTheRemoved(Raft):
+    """A node that is removed is not told."""
+
+    def _match_peers_with_membership(self) -> None:
+        super()._match_peers_with_membership()
+        members = self.membership.nodes
+        self.peers = {node: known for node, known in self.peers.items() if node in members}
+
+
 class NoStickiness(Raft):
     """Nodes that hear their leader vote for others."""
 
@@ -269,6 +278,7 @@ RAFTS: tuple[type[Raft], ...] = (
     HoldsOnToTransfer,
     NoBackOff,
     LeavesTooEarly,
+    ForgetsTheRemoved,
     NoPreVote,
     NoStickiness,
     NoCheckQuorum,

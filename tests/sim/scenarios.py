@@ -242,6 +242,21 @@ def leader_removes_itself_and_crashes(seed: int, raft_class: type[Raft] = Raft) 
         cluster.oracles.fail("the node that is left does not lead")
 
 
+def removed_node_learns_of_it(seed: int, raft_class: type[Raft] = Raft) -> None:
+    """A node that is removed gets to know it, and bothers nobody any more."""
+    cluster, leader = settled(seed, raft_class, 3)
+    removed = followers_of(cluster, leader)[0]
+    leader.raft.remove(removed.name)
+    leader.pump()
+    cluster.run_ms(1_000)
+    if removed.name in removed.raft.log.membership_at(removed.applied_index).nodes:
+        cluster.oracles.fail("a removed node believes to be a member")
+    before = cluster.oracles.counts["VoteRequest"]
+    cluster.run_ms(5_000)
+    if cluster.oracles.counts["VoteRequest"] > before:
+        cluster.oracles.fail("a removed node campaigns")
+
+
 def answer_to_an_earlier_life(seed: int, raft_class: type[Raft] = Raft) -> None:
     """A node asks where to read, crashes, asks again, and gets the first answer."""
     cluster, leader = settled(seed, raft_class, 3)
@@ -267,6 +282,43 @@ def answer_to_an_earlier_life(seed: int, raft_class: type[Raft] = Raft) -> None:
     for message in kept:
         cluster.network.release(*message)
     cluster.run_ms(500)
+
+
+def deposed_leader_reads(seed: int, raft_class: type[Raft] = Raft) -> None:
+    """A leader whose clock stands still does not notice that another one has taken over."""
+    cluster, leader = settled(seed, raft_class, 3)
+    leader.clock_rate = 0.5
+    others = followers_of(cluster, leader)
+    cluster.network.part([leader.name], [node.name for node in others])
+    cluster.run_until(lambda: any(node.is_leader for node in others), 3_000)
+    for node in others:
+        propose(node)
+    cluster.run_ms(100)
+    answers: list[bool] = []
+    leader.read(answers.append)
+    cluster.run_ms(200)
+    if not leader.is_leader or answers:
+        cluster.oracles.fail("the old leader was to be in doubt")
+
+
+def members_outlive_the_log(seed: int, raft_class: type[Raft] = Raft) -> None:
+    """The entries that made the members are gone on all nodes, and all nodes restart."""
+    cluster, leader = settled(seed, raft_class, 3, spares=1)
+    cluster.settings = leader.raft.settings = replace(cluster.settings, entries_kept=0)
+    for change in (leader.raft.add_learner, leader.raft.promote):
+        if not isinstance(change("n4"), Position):
+            cluster.oracles.fail("the new node does not become a member")
+        leader.pump()
+        cluster.run_ms(300)
+    for node in cluster.up:
+        node.raft.settings = cluster.settings
+        node.take_snapshot()
+    cluster.run_ms(100)
+    for node in cluster.up:
+        node.crash()
+        node.start()
+    if any(node.raft.membership.voters != tuple(cluster.nodes) for node in cluster.up):
+        cluster.oracles.fail("a restart has changed the members")
 
 
 def old_append_comes_late(seed: int, raft_class: type[Raft] = Raft) -> None:
@@ -312,6 +364,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     change_before_own_commit,
     shrinks_while_parted,
     leader_removes_itself_and_crashes,
+    removed_node_learns_of_it,
     answer_to_an_earlier_life,
+    deposed_leader_reads,
+    members_outlive_the_log,
     old_append_comes_late,
 )

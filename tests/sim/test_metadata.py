@@ -24,6 +24,13 @@ from warren.cluster.metadata_commands import (
 )
 from warren.cluster.sessions import Sessions, StateMachine
 
+#: Three nodes and two queues, so that there is something to change.
+BEGINNING: tuple[Command, ...] = (
+    *(Register(node, 1, False) for node in "abc"),
+    CreateView("q1", ("a", "b", "c")),
+    CreateView("q2", ("c", "b")),
+)
+
 
 class MetadataSessions(Sessions):
     """Sessions in front of the metadata instead of the simulator's ledger."""
@@ -33,23 +40,25 @@ class MetadataSessions(Sessions):
 
 
 class Operator(Client):
-    """Proposes commands that fit the present state about half of the time."""
+    """Proposes commands, some of which fit the present state."""
 
     def command(self, sequence: int) -> bytes:
+        if sequence <= len(BEGINNING):
+            return encode_command(BEGINNING[sequence - 1])
         return encode_command(command_for(Random(f"{self.name}/{sequence}")))
 
 
 def command_for(dice: Random) -> Command:
     """The same command for the same request, however often it is tried."""
     node, queue = dice.choice("abc"), dice.choice(("q1", "q2"))
-    epoch, incarnation = dice.randint(1, 20), dice.randint(1, 3)
+    epoch, incarnation = dice.randint(1, 9), dice.randint(1, 4)
     commands: list[Command] = [
         Put(dice.choice(list(Kind)), dice.choice("xyz"), dice.randbytes(3), None),
         Put(Kind.EXCHANGE, dice.choice("xyz"), dice.randbytes(3), dice.choice((0, None))),
         Register(node, incarnation, dice.random() < 0.2),
         NodeDown(node, incarnation),
         NodeUp(node, incarnation),
-        CreateView(queue, tuple(dice.sample("abc", dice.randint(1, 3)))),
+        CreateView(queue, tuple(dice.sample("abc", 3))),
         Shrink(queue, epoch, node),
         Expand(queue, epoch, node),
         Handover(queue, epoch, node),

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 import pytest
 
+from warren.cluster.raft.durability import HELD_MAX
 from warren.cluster.raft.effects import (
     Apply,
     Effect,
     Persist,
     Position,
+    ReadFailed,
     ReadReady,
     Refusal,
     Restore,
@@ -202,7 +204,6 @@ def test_entries_are_acknowledged_once_they_are_synced() -> None:
     node.receive("b", append(1, (1, 0), command(1), command(1)), 10)
     effects = node.take_effects()
     assert sent(effects) == []
-    # A heartbeat meanwhile is answered as far as the disk has come, once the term is on it.
     node.persisted(persist_of(effects).token)
     assert sent(node.take_effects()) == [("b", AppendReply(1, True, 3, 0, 0, 0))]
 
@@ -453,3 +454,53 @@ def test_a_follower_reads_by_its_leaders_word() -> None:
     assert synced(node) == []
     node.receive("b", append(1, (2, 1), commit=2), 30)
     assert ReadReady((1, 1), 2) in synced(node)
+
+
+# -- bounds
+
+
+def test_too_many_messages_do_not_wait_for_a_disk() -> None:
+    node = raft()
+    node.receive("b", append(1, (1, 0), command(1)), 10)
+    persist = persist_of(node.take_effects())
+    for _ in range(HELD_MAX + 50):
+        node.receive("b", append(1, (1, 0), command(1)), 10)
+    node.persisted(persist.token)
+    assert len(sent(node.take_effects())) == HELD_MAX
+
+
+def test_reads_that_wait_are_bounded() -> None:
+    node = leading(reads_waiting=3)
+    assert [isinstance(node.read_index(), tuple) for _ in range(3)] == [True] * 3
+    assert node.read_index() is Refusal.BUSY
+    follower = raft(reads_waiting=2)
+    follower.receive("b", append(1, (1, 0)), 10)
+    follower.read_index()
+    follower.read_index()
+    assert follower.read_index() is Refusal.BUSY
+    follower.tick(5_000)
+    failed = [effect for effect in follower.take_effects() if isinstance(effect, ReadFailed)]
+    assert [effect.context for effect in failed] == [(1, 1), (1, 2)]
+
+
+def test_a_peer_that_does_not_answer_gets_entries_once() -> None:
+    node = leading()
+    node.propose(bytes(1000))
+    synced(node)
+    sizes = []
+    for now in range(1_060, 1_500, 60):
+        node.receive("b", AppendReply(1, True, node.log.last_index, 0, 0, 0), now)
+        node.tick(now)
+        to_c = [message for to, message in sent(synced(node)) if to == "c"]
+        sizes += [len(message.entries) for message in to_c if isinstance(message, Append)]
+    assert len(sizes) >= 5
+    assert not any(sizes)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"heartbeat_ms": 200}, {"append_entries": 0}, {"chunk_bytes": 0}, {"appends_in_flight": 0}],
+)
+def test_settings_that_cannot_work(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"must|bound"):
+        Settings(**wrong)

@@ -87,11 +87,6 @@ class Checkpoint:
         return _HEAD.pack(MAGIC, FORMAT_VERSION, _checksum(FORMAT_VERSION, body)) + body
 
 
-def _checksum(version: int, body: bytes) -> int:
-    """Over the version, too: a flipped bit in it must not look like another Warren's work."""
-    return checksum(body, checksum(_HEAD.pack(MAGIC, version, 0)))
-
-
 def decode_checkpoint(data: bytes) -> Checkpoint:
     """Raises CheckpointError for bytes that are none, UnknownCheckpointError for a newer format."""
     if len(data) < _HEAD.size + _BODY.size:
@@ -121,6 +116,11 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     except struct.error as error:
         raise CheckpointError("it is cut short") from error
     return checkpoint
+
+
+def _checksum(version: int, body: bytes) -> int:
+    """Over the version too: a flipped bit must not make a checkpoint one of tomorrow's."""
+    return checksum(body, checksum(version.to_bytes(4, "little")))
 
 
 def checkpoint_name(sequence: int) -> str:

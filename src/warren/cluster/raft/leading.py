@@ -27,7 +27,7 @@ class Leading(Electing):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        #: Every other member, in the order of the membership.
+        #: Every other member, and who is about to leave.
         self.peers: dict[str, Progress] = {}
         self._reads = LeaderReads()
         self._heartbeat_ms = 0
@@ -69,12 +69,14 @@ class Leading(Electing):
         return sum([len(entry.data) + ENTRY_OVERHEAD_BYTES for entry in entries])
 
     def _match_peers_with_membership(self) -> None:
+        """Every member is fed, and who is to leave until that is committed: it should know."""
         old = self.peers
-        self.peers = {
-            node: old.get(node) or Progress(self.log.last_index, self._now_ms)
-            for node in self.membership.nodes
-            if node != self.node
-        }
+        self.peers = {}
+        for membership in reversed(self.log.memberships_since(self.commit_index)):
+            for node in membership.nodes:
+                if node != self.node and node not in self.peers:
+                    known = old.get(node)
+                    self.peers[node] = known or Progress(self.log.last_index, self._now_ms)
 
     def _propose(self, command: bytes) -> Position | Refusal:
         if self.role is not Role.LEADER:
@@ -254,8 +256,8 @@ class Leading(Electing):
             self._feed_wanted = True
             if first:
                 self._own_term_committed()
-            if self.log.membership_index <= index and not self.is_voter:
-                self._resign()
+            if self.log.membership_index <= index:
+                self._membership_committed()
 
     def _majority_match(self) -> int:
         """A majority of the voters has synced up to here."""
@@ -275,9 +277,16 @@ class Leading(Electing):
         """
         return self.log.term_at(index) == self.term
 
+    def _membership_committed(self) -> None:
+        """Who has left hears of it now, or never; that may be this node itself."""
+        if any(node not in self.membership.nodes for node in (self.node, *self.peers)):
+            self._feed_all()
+            self._match_peers_with_membership()
+        if not self.is_voter:
+            self._resign()
+
     def _resign(self) -> None:
-        """This node is no member any more: tell the others what is committed, and hand over."""
-        self._feed_all()
+        """This node is no voter any more: the one that has most is to lead."""
         voters = [node for node in self.membership.voters if node in self.peers]
         best = max(voters, key=lambda node: self.peers[node].match_index, default=None)
         if best is not None:
