@@ -190,7 +190,8 @@ class Warren(Broker):
     def command(self) -> list[str]:
         """The `warren` beside the running Python."""
         program = Path(sys.executable).parent / "warren"
-        return [str(program), "dev", "--host", "127.0.0.1", "--port", str(self.port)]
+        free = ["--http-port", "0", "--metrics-port", "0"]
+        return [str(program), "dev", "--host", "127.0.0.1", "--port", str(self.port), *free]
 
     @staticmethod
     def missing() -> str | None:

@@ -134,7 +134,10 @@ def test_make_targets_exist() -> None:
 def test_warren_commands_on_the_pages_work(tmp_path: Path) -> None:
     found = [shlex.split(line) for line in commands() if line.startswith("warren ")]
     assert [words[1] for words in found] == ["dev", "serve"]
-    (tmp_path / "rabbitmq.conf").write_text("listeners.tcp.default = 127.0.0.1:0\n")
+    operating = "".join(
+        f"{part}.tcp.ip = 127.0.0.1\n{part}.tcp.port = 0\n" for part in ("management", "prometheus")
+    )
+    (tmp_path / "rabbitmq.conf").write_text(f"listeners.tcp.default = 127.0.0.1:0\n{operating}")
     for words in found:
         free = ["--port", "0", "--http-port", "0", "--metrics-port", "0"]
         more = free if words[1] == "dev" else []

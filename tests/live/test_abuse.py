@@ -27,6 +27,10 @@ CONFIG = """\
 listeners.tcp.default = 127.0.0.1:0
 handshake_timeout = 1500
 log.console.level = critical
+management.tcp.ip = 127.0.0.1
+management.tcp.port = 0
+prometheus.tcp.ip = 127.0.0.1
+prometheus.tcp.port = 0
 """
 #: What a busy broker may take and give back without any client being to blame, in bytes.
 NOISE_BYTES = 24 * MIB

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from conftest import Clients
@@ -190,12 +191,13 @@ def filled(channel: RawChannel, queue: str, count: int) -> int:
     acked = 0
     while acked < count:
         found = channel.expect("basic.ack")
-        acked = found.delivery_tag - filled_before.get(id(channel), 0)
-    filled_before[id(channel)] = filled_before.get(id(channel), 0) + count
+        acked = found.delivery_tag - filled_before.get(channel, 0)
+    filled_before[channel] = filled_before.get(channel, 0) + count
     return channel.depth(queue)
 
 
-filled_before: dict[int, int] = {}
+#: By the channel itself: its number in memory is another's when it is gone.
+filled_before: WeakKeyDictionary[RawChannel, int] = WeakKeyDictionary()
 
 
 def test_highest_priority_policy_wins(channel: RawChannel, vhost: str, operator: Operator) -> None:

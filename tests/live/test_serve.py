@@ -15,6 +15,10 @@ import trustme
 from test_cli_dev import Command, run
 
 Serve = Callable[..., Command]
+#: The management API and the metrics on free ports of this machine.
+OPERATING = "".join(
+    f"{part}.tcp.ip = 127.0.0.1\n{part}.tcp.port = 0\n" for part in ("management", "prometheus")
+)
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
     def start(text: str, **env: str) -> Command:
         path = tmp_path / "rabbitmq.conf"
-        path.write_text(text)
+        path.write_text(text + OPERATING)
         env.setdefault("WARREN_DATA_DIR", str(tmp_path / "data"))
         command = Command("serve", "--config", str(path), **env)
         commands.append(command)

@@ -68,6 +68,8 @@ def running_broker(
             command = [_rabbitmq_server()]
         else:
             environment = {**os.environ, "WARREN_DATA_DIR": str(directory / "data")}
+            with configuration.open("a") as more:
+                more.write(_operating(endpoint))
             command = [_existing(warren), "serve", "--config", str(configuration)]
         process = subprocess.Popen(
             command,
@@ -122,6 +124,12 @@ def render_configuration(endpoint: Endpoint, certificates: Certificates) -> str:
             f"management.tcp.port = {endpoint.http_port}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _operating(endpoint: Endpoint) -> str:
+    """Warren's other listeners, which it has without being asked: on this machine only."""
+    parts = ["prometheus"] if endpoint.http_port is not None else ["management", "prometheus"]
+    return "".join(f"{part}.tcp.ip = {endpoint.host}\n{part}.tcp.port = 0\n" for part in parts)
 
 
 def _existing(warren: Path) -> str:
