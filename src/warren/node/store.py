@@ -209,6 +209,7 @@ class NodeStore:
         self._timer = self._loop.call_later(TICK_S, self._tick)
 
     def _keep_up(self) -> None:
+        self.journal.finish_turn()
         self.journal.advance()
         self.upkeep.tick()
         if self.journal.resident_bytes > self.budget_bytes:

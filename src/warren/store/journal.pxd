@@ -52,7 +52,8 @@ cdef class Journal(JournalPort):
     cdef size_t segments_room
     cdef readonly uint32_t last_segment
     cdef public int64_t wall_offset_ms   # wall clock minus the clock that queues use
-    cdef bint pending                  # something was appended in this turn
+    cdef bint pending                  # something was appended and not pushed on to the disk
+    cdef bint awaited                  # ... that somebody waits for
     cdef list leaving                  # queues that have something to tell
     cdef list opening                  # queues that wait for a watermark
     cdef object waiters                # (mark, action), by mark
@@ -66,6 +67,7 @@ cdef class Journal(JournalPort):
                        uint32_t length) except 0
     cdef uint64_t write_message(self, int kind, Message message, Target* targets,
                                 size_t count) except 0
+    cdef int push(self) except -1
     cdef uint64_t short_record(self, int kind, QueuePort queue, uint64_t value) except 0
     cdef Message parse(self, const uint8_t* payload, size_t n)
 

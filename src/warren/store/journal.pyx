@@ -29,6 +29,10 @@ from collections import deque
 cdef enum:
     # How much is read to look at one record; most fit.
     LOOK_BYTES = 16384
+    # Nobody waits for what leaves a queue: it is written with the next record that somebody waits
+    # for, or when it has come to this, or by `finish_turn`. A sync of its own would only make the
+    # next publish wait for two.
+    LAZY_BYTES = 262144
     # More than this in memory on its way to the disk, and publishers should hold back.
     BEHIND_BYTES = 16777216
     # Addresses remembered for messages that come back.
@@ -174,6 +178,8 @@ cdef class Journal(JournalPort):
         segment.size = log.segment_end
         self.appended_bytes += RECORD_HEADER_BYTES + length
         self.pending = True
+        if kind != GONE and kind != REQUEUE:
+            self.awaited = True
         return <uint64_t>log.segment << 32 | (log.segment_end - RECORD_HEADER_BYTES - length)
 
     cdef int stage(self, QueuePort queue, uint64_t slot, int64_t expires_ms,
@@ -434,15 +440,21 @@ cdef class Journal(JournalPort):
             self.leaving = []
             for queue in leaving:
                 queue.tell_gone()
-        if self.pending:
-            self.pending = False
-            self.behind = self.log.filling.length > BEHIND_BYTES
-            self.log.wake()
+        if self.awaited or (self.pending and self.log.filling.length > LAZY_BYTES):
+            self.push()
+        return 0
+
+    cdef int push(self) except -1:
+        self.pending = self.awaited = False
+        self.behind = self.log.filling.length > BEHIND_BYTES
+        self.log.wake()
         return 0
 
     def finish_turn(self):
-        """What the turn has brought is appended and on its way to the disk."""
+        """What the turn has brought is appended and on its way to the disk, all of it."""
         self.end_turn()
+        if self.pending:
+            self.push()
 
     def finish_publish(self, Message message not None):
         """`commit` for Python callers: all queues have been offered the message."""
