@@ -16,7 +16,8 @@ from bench.store_loads import STORE_LOADS
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PAGE_START, PAGE_END = "<!-- results: start -->", "<!-- results: end -->"
+#: Around the tables in the page; a part of the loads has a place of its own.
+MARK = "<!-- results{part}: {edge} -->"
 
 Row = list[str]
 
@@ -195,16 +196,18 @@ def curves_table(outcome: Outcome, brokers: list[str]) -> str:
     return markdown(header, rows) if rows else ""
 
 
-def bars_table(outcome: Outcome) -> str:
-    """Each bar with its number and verdict."""
+def bars_table(outcome: Outcome, whole: bool = True) -> str:
+    """Each bar with its number and verdict; of a part of the loads, those that were measured."""
     rows = []
     for verdict in judge(outcome):
+        if verdict.value is None and not whole:
+            continue
         value = "–" if verdict.value is None else f"{verdict.value:.3g} {verdict.unit}"
         rows.append([verdict.title, verdict.limit, value, verdict.status])
     return markdown(["bar", "limit", "Warren", "verdict"], rows)
 
 
-def render(outcome: Outcome, context: Context) -> str:
+def render(outcome: Outcome, context: Context, whole: bool = True) -> str:
     """All tables, in Markdown."""
     took_part = ", ".join(context.brokers)
     seconds = f"{context.measure_s:g} s"
@@ -215,17 +218,17 @@ def render(outcome: Outcome, context: Context) -> str:
         latency_table(outcome, context.brokers),
         details_table(outcome, context.brokers),
         curves_table(outcome, context.brokers),
-        bars_table(outcome),
+        bars_table(outcome, whole),
     ]
     if outcome.failures:
         parts.append("Not measured:\n" + "\n".join(f"- {line}" for line in outcome.failures))
     return "\n\n".join(part for part in parts if part)
 
 
-def write_record(outcome: Outcome, context: Context) -> Path:
+def write_record(outcome: Outcome, context: Context, part: str = "") -> Path:
     """The JSON record: every sample, not only the medians."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{context.date}-{context.commit}.json"
+    path = RESULTS / f"{context.date}-{context.commit}{part and f'-{part}'}.json"
     record = {
         **asdict(context),
         "samples": outcome.samples,
@@ -236,13 +239,15 @@ def write_record(outcome: Outcome, context: Context) -> Path:
     return path
 
 
-def write_page(text: str) -> bool:
+def write_page(text: str, part: str = "") -> bool:
     """Replaces the results in the page; False when the page has no place for them."""
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    before, start, rest = page.partition(PAGE_START)
-    _, end, after = rest.partition(PAGE_END)
+    name = part and f" of the {part}"
+    opening, closing = (MARK.format(part=name, edge=edge) for edge in ("start", "end"))
+    before, start, rest = page.partition(opening)
+    _, end, after = rest.partition(closing)
     if not start or not end:
         return False
-    page = f"{before}{PAGE_START}\n{text}\n{PAGE_END}{after}"
+    page = f"{before}{opening}\n{text}\n{closing}{after}"
     PAGE.write_text(page, encoding="utf-8")
     return True

@@ -198,13 +198,13 @@ def run_curves(plan: Plan, brokers: list[Broker], outcome: Outcome) -> None:
                     take_turn(outcome, f"curve {curve.name}", point, broker, CURVE_PACE)
 
 
-def publish(outcome: Outcome, context: report.Context, record: bool) -> None:
+def publish(outcome: Outcome, context: report.Context, record: bool, part: str) -> None:
     """Prints the tables; writes the record and the page when asked to."""
-    text = report.render(outcome, context)
+    text = report.render(outcome, context, whole=not part)
     print(f"\n{text}\n")
     if record:
-        print(f"recorded in {report.write_record(outcome, context).relative_to(report.ROOT)}")
-        if report.write_page(text):
+        print(f"recorded in {report.write_record(outcome, context, part).relative_to(report.ROOT)}")
+        if report.write_page(text, part):
             print(f"tables in {report.PAGE.relative_to(report.ROOT)}")
 
 
@@ -248,8 +248,10 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             for broker in brokers:
                 broker.stop()
-    # A part of the loads is no record of the whole.
-    publish(outcome, context, record=not (parsed.no_record or parsed.only or parsed.quick))
+    # The store's loads have a record of their own; any other part is no record of the whole.
+    part = STORE if parsed.only == [STORE] else ""
+    is_part = bool(parsed.only) and not part
+    publish(outcome, context, not (parsed.no_record or is_part or parsed.quick), part)
     return 1 if outcome.failures else 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import amqp
 import pika
 import pytest
 
@@ -88,6 +89,18 @@ def test_what_waits_in_a_delayed_exchange_comes_back_with_its_time(tmp_path: Pat
         assert broker.call(lambda node: node.engine.delayed_messages) == 0
         channel.exchange_delete("later")
         assert broker.call(lambda node: len(node.store.journal.queues)) == 1
+
+
+def test_who_deletes_a_queue_hears_of_that_before_of_its_consumers(tmp_path: Path) -> None:
+    broker = Broker(data_dir=tmp_path)
+    with broker, amqp.Connection(f"{broker.host}:{broker.port}") as connection:
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True, auto_delete=False)
+        channel.basic_consume("q")
+        # A cancellation that comes first would be raised here.
+        assert channel.queue_delete("q") == 0
+        with pytest.raises(amqp.ConsumerCancelled):
+            connection.drain_events(timeout=5)
 
 
 def test_one_broker_at_a_time_has_a_directory(tmp_path: Path) -> None:

@@ -142,17 +142,26 @@ def delete_if_unused(engine: Engine, queue: AmqpQueue) -> None:
 def cancel_consumers(engine: Engine, queue: AmqpQueue) -> None:
     """The queue goes away: its consumers are told, if they understand it.
 
-    They are told when the turn ends: whoever deleted the queue gets the answer to that first.
+    They are told when the turn ends and the deletion is on the disk: whoever deleted the queue
+    gets the answer to that first.
     """
     for consumer in list(queue.consumers):
         assert isinstance(consumer, Consumer)
         consumer.cancel()
         queue.remove_consumer(consumer)
         consumer.channel.consumers.pop(consumer.tag, None)
-        engine.later(partial(_tell_cancelled, consumer))
+        engine.later(partial(_tell_when_written, engine, consumer))
 
 
-def _tell_cancelled(consumer: Consumer, _now_ms: int) -> None:
+def _tell_when_written(engine: Engine, consumer: Consumer, _now_ms: int) -> None:
+    journal = engine.journal
+    if journal is not None and journal.persisted < journal.appended:
+        journal.when_persisted(journal.appended, partial(_tell_cancelled, consumer))
+    else:
+        _tell_cancelled(consumer)
+
+
+def _tell_cancelled(consumer: Consumer) -> None:
     channel = consumer.channel
     if channel.connection.capabilities.get("consumer_cancel_notify") and not channel.closing:
         channel.connection.send(channel.number, "basic.cancel", consumer.tag, True)
