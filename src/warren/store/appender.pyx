@@ -7,9 +7,11 @@ by a mark in the record's header where a new segment begins.
 """
 
 from libc.stdlib cimport free, realloc
-from libc.string cimport memset
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from warren.store.crc32c cimport crc32c
+from warren.store.octets cimport load16, load32, load64, store16, store32, store64
 
 import os
 

@@ -18,9 +18,9 @@ from libc.string cimport memcpy, memset
 from warren.model.message cimport Address, Message
 from warren.model.ports cimport JournalPort, QueuePort, Run
 from warren.store.appender cimport (
-    RECORD_HEADER_BYTES, Appender, load32, pthread_mutex_lock, pthread_mutex_unlock,
-    store32, store64,
+    RECORD_HEADER_BYTES, Appender, pthread_mutex_lock, pthread_mutex_unlock,
 )
+from warren.store.octets cimport load32, store32, store64
 from warren.store.scanner cimport whole
 from warren.wire.content cimport scan_content
 

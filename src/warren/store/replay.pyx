@@ -11,11 +11,11 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from warren.model.ports cimport QueuePort
-from warren.store.appender cimport load32, load64
 from warren.store.journal cimport (
     CONTENT_BYTES, GONE, METADATA, MOVED, PUBLISH, REQUEUE, TARGET_BYTES, TARGET_OPENED, WATERMARK,
     Journal, Segment, Target, content_fits,
 )
+from warren.store.octets cimport load32, load64
 from warren.store.scanner cimport Record
 
 

@@ -6,9 +6,10 @@ What the findings mean (end, torn tail, damage) is decided in `scan.py`.
 
 cimport cython
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
 from warren.store.crc32c cimport crc32c
+from warren.store.octets cimport load16, load32, load64
 
 cdef enum:
     RECORD_HEADER_BYTES = 32
@@ -18,24 +19,6 @@ cdef enum:
     # segment: bytes made to look like headers could keep it busy for days.
     SEARCH_EFFORT = 8
     SEARCH_EFFORT_BYTES_MIN = 1048576
-
-
-cdef inline uint32_t load32(const uint8_t* p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return v
-
-
-cdef inline uint64_t load64(const uint8_t* p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return v
-
-
-cdef inline uint16_t load16(const uint8_t* p) noexcept nogil:
-    cdef uint16_t v
-    memcpy(&v, p, 2)
-    return v
 
 
 @cython.final
