@@ -142,6 +142,9 @@ def show_queue(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS) -> S
             "peer_host": peer.host,
             "peer_port": peer.port,
         }
+    if queue.damage:
+        # A field of our own: what the log could not give back.
+        shown["damage"] = queue.damage
     return shown
 
 
