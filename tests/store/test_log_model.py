@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from old_segments import delete_dead_segments, list_segments
 
 from warren.store.faulty_disk import Faults, FaultyDisk, PowerCut
 from warren.store.scan import Scan, repair_tail, scan
 from warren.store.scanner import Record
-from warren.store.segments import delete_dead_segments, list_segments
 from warren.store.stepped_log import SteppedLog
 
 SCHEDULES = 2000

@@ -8,11 +8,11 @@ import threading
 from itertools import pairwise
 from pathlib import Path
 
+from old_segments import delete_dead_segments, list_segments, total_bytes
 from small_logs import payload, read, wait_until
 
 from warren.store.records import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, encode_segment_header
 from warren.store.scan import repair_tail
-from warren.store.segments import delete_dead_segments, list_segments, total_bytes
 from warren.store.writer import LogWriter
 
 

@@ -20,7 +20,7 @@ from warren.node.errors import StartError
 from warren.store.checkpoint import UnknownCheckpointError
 from warren.store.files import RealFiles
 from warren.store.records import Kind, segment_name
-from warren.store.recovery import Recovery, blame
+from warren.store.recovery import UNREADABLE_BYTES, Recovery, blame
 from warren.store.salvage import SalvageDirectory
 from warren.store.scan import UnknownFormatError
 from warren.store.upkeep import Done, Upkeep, UpkeepSettings
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 TICK_S = 0.05
 #: A start that had to read more records than this is followed by a checkpoint.
 LONG_TAIL_RECORDS = 10_000
-#: Bytes put aside around a message that cannot be read.
-UNREADABLE_BYTES = 4096
 #: A share of the budget stays for what consumers will ask for next.
 HEAD_SHARE = 0.25
 MESSAGE_OVERHEAD_BYTES = 160

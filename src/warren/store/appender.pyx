@@ -133,10 +133,6 @@ cdef class Appender:
         self.wake()
         return sequence
 
-    def place_of_next(self, size_t payload_bytes):
-        """The place of the next record appended, if it has a payload of that length."""
-        return self.next_place(RECORD_HEADER_BYTES + payload_bytes)
-
     def roll(self):
         """The next record begins a new segment."""
         self.segment_end = 0

@@ -1,4 +1,4 @@
-"""Housekeeping of a log's segments: what there is, how large, and which may go."""
+"""A log by itself, without checkpoints: its oldest segments go when nothing in them is needed."""
 
 from __future__ import annotations
 
