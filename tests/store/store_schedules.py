@@ -37,7 +37,7 @@ def make_plan(source: random.Random) -> Plan:
         salt=source.getrandbits(32),
         upkeep=UpkeepSettings(
             checkpoint_bytes=source.choice([3000, 10_000, 40_000]),
-            dead_segments=source.choice([1, 2]),
+            dead_bytes=source.choice([1, 20_000]),
             patience_ticks=source.choice([1, 3]),
             compact_below=source.choice([0.25, 0.6, 0.95]),
             waste_bytes=source.choice([1, 5000]),

@@ -13,7 +13,7 @@ from warren.store.upkeep import UpkeepSettings
 
 SMALL = UpkeepSettings(
     checkpoint_bytes=1 << 30,
-    dead_segments=1 << 30,
+    dead_bytes=1 << 62,
     patience_ticks=1 << 30,
     compact_below=0.9,
     waste_bytes=1 << 30,

@@ -30,7 +30,7 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> None:
         settings = UpkeepSettings(
             checkpoint_bytes=5000,
-            dead_segments=1,
+            dead_bytes=1,
             patience_ticks=1,
             compact_below=compact_below,
             waste_bytes=1,

@@ -43,7 +43,7 @@ class DeletesWhatDiedSince(Upkeep):
     """What is dead when the checkpoint is written, not what was when it was taken."""
 
     def _write(self, checkpoint: Checkpoint, doomed: Doomed) -> None:
-        later = [d for d in self._dead() if d not in doomed]
+        later = [(n, first) for n, first, _ in self._dead() if (n, first) not in doomed]
         for number, _ in later:
             self.journal.forget_segment(number)
         super()._write(checkpoint, doomed + later)

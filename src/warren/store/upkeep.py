@@ -49,9 +49,10 @@ class UpkeepSettings:
 
     #: A checkpoint after so much of the log; bounds what a start must read.
     checkpoint_bytes: int = 256 * 1024 * 1024
-    #: ... or when so many segments could go.
-    dead_segments: int = 2
-    #: Dead segments go after this many ticks without that, too.
+    #: ... or when segments of so much could go. Not fewer: a checkpoint begins a new segment, so
+    #: that it would bring forth the next one, and deleting files slows the syncs of the log.
+    dead_bytes: int = 96 * 1024 * 1024
+    #: Fewer go when nothing was written for this many ticks.
     patience_ticks: int = 20
     #: A segment with less than this share needed is compacted ...
     compact_below: float = 0.25
@@ -86,6 +87,7 @@ class Upkeep:
         # The checkpoint that this start came from may be of the newest record.
         self.last_sequence = journal.appended
         self._last_bytes = 0
+        self._seen_bytes = 0
         self._idle_ticks = 0
         self._compaction: Compaction | None = None
         #: Segments that compaction has been through; what could not be read of them stays.
@@ -113,21 +115,23 @@ class Upkeep:
         return self._steps is not None or self._compaction is not None
 
     def _is_due(self) -> bool:
-        grown = self.journal.appended_bytes - self._last_bytes
-        if grown >= self.settings.checkpoint_bytes:
+        appended = self.journal.appended_bytes
+        if appended - self._last_bytes >= self.settings.checkpoint_bytes:
             return True
-        dead = len(self._dead())
-        self._idle_ticks = self._idle_ticks + 1 if dead else 0
-        return dead >= self.settings.dead_segments or (
-            dead > 0 and self._idle_ticks >= self.settings.patience_ticks
+        self._idle_ticks = self._idle_ticks + 1 if appended == self._seen_bytes else 0
+        self._seen_bytes = appended
+        dead = self._dead()
+        at_rest = self._idle_ticks >= self.settings.patience_ticks
+        return bool(dead) and (
+            at_rest or sum(size for _, _, size in dead) >= self.settings.dead_bytes
         )
 
-    def _dead(self) -> list[tuple[int, int]]:
-        """(number, first sequence) of segments that nobody needs; never the newest."""
+    def _dead(self) -> list[tuple[int, int, int]]:
+        """(number, first sequence, size) of segments that nobody needs; never the newest."""
         newest = self.journal.log.segment
         return [
-            (number, first)
-            for number, first, _size, live, _kept, _bytes in self.journal.list_segments()
+            (number, first, size)
+            for number, first, size, live, _kept, _bytes in self.journal.list_segments()
             if live == 0 and number != newest
         ]
 
@@ -185,7 +189,7 @@ class Upkeep:
             for queue_id, queue in sorted(journal.queues.items())
             if queue.operations
         ]
-        doomed = self._dead()
+        doomed = [(number, first) for number, first, _size in self._dead()]
         for number, _ in doomed:
             journal.forget_segment(number)
         segments = [
