@@ -119,6 +119,8 @@ class Engine:
         self.global_parameters: dict[str, Any] = {}
         #: Told of everything that happens to entities: (event name, details).
         self.listeners: list[Listener] = []
+        #: Clients whose errands have ended; they go on at the end of the turn.
+        self.resuming: list[Callable[[], None]] = []
         self._later: list[Callable[[int], None]] = []
         self._cycles_logged: set[tuple[str, str, str]] = set()
         self._running_effects = False

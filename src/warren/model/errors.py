@@ -6,6 +6,11 @@ place. `NAME - explanation` is the text form clients know.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from warren.model.errand import Errand
+
 REPLY_TEXT_BYTES_MAX = 255
 
 
@@ -163,8 +168,12 @@ class InternalError(ConnectionError_):
 
 
 class Postponed(Exception):
-    """Not an error: what was asked for can be answered once a record of the log is written."""
+    """Not an error: what was asked for can be answered later; the same request must come again.
 
-    def __init__(self, mark: int) -> None:
-        super().__init__(f"waits for record {mark}")
+    It waits for a record of the log to be written, or for an errand to end.
+    """
+
+    def __init__(self, mark: int = 0, errand: Errand | None = None) -> None:
+        super().__init__(f"waits for record {mark}" if errand is None else "waits for an errand")
         self.mark = mark
+        self.errand = errand

@@ -22,8 +22,16 @@ cdef struct Run:
     uint64_t count
 
 
+cdef class PublisherPort:
+    cdef int part_done(self, uint64_t tag, bint accepted) except -1
+
+
 cdef class TurnClock:
     cdef public int64_t now_ms
+    # Who publishes at this moment, and under which number: for queues that answer later.
+    cdef public PublisherPort publisher
+    cdef public uint64_t publish_tag
+    cdef public uint64_t parts   # answers that are still to come for that publish
 
 
 cdef class ConsumerPort:
@@ -106,6 +114,30 @@ cdef class LinkPort:
     cdef int hold_back(self, QueuePort queue) except -1
     cdef int block_reading(self, bint blocked) except -1
     cdef int go_on(self) except -1
+
+
+# Frames between nodes, by kind: who takes them at the other end.
+cdef enum:
+    LINK_KINDS = 0          # the link itself: greeting, heartbeat, credit
+    CONTROL_KINDS = 16      # agreement and requests, in Python
+    GATEWAY_KINDS = 32      # messages and settlements between a client's node and a queue's
+    RING_KINDS = 64         # replication
+    # No frame between nodes is longer; longer messages come in pieces.
+    PEER_FRAME_BYTES_MAX = 1048576
+
+
+cdef class FrameSink:
+    cdef int take_frame(self, int kind, const uint8_t* payload, size_t n) except -1
+    cdef int end_turn(self) except -1
+
+
+cdef class PeerPort:
+    cdef readonly str peer
+    cdef readonly uint64_t incarnation
+    cdef public FrameSink sink
+    cdef uint8_t* reserve(self, int kind, size_t n) except NULL
+    cdef int commit(self, size_t n) except -1
+    cdef size_t pending(self) noexcept
 
 
 cdef class Route:

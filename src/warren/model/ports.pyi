@@ -2,8 +2,13 @@ from typing import Any
 
 from warren.model.message import Address
 
+class PublisherPort: ...
+
 class TurnClock:
     now_ms: int
+    publisher: PublisherPort | None
+    publish_tag: int
+    parts: int
 
 class ConsumerPort:
     priority: int
@@ -33,6 +38,15 @@ class QueueEffects:
 class LinkPort:
     def hold(self, queue: QueuePort) -> None: ...
     def set_blocked(self, blocked: bool) -> None: ...
+
+class FrameSink:
+    def link_lost(self) -> None: ...
+
+class PeerPort:
+    peer: str
+    incarnation: int
+    sink: FrameSink
+    def send(self, kind: int, payload: bytes) -> None: ...
 
 class Route:
     address: Address

@@ -1,5 +1,18 @@
 """The seams of the data plane: abstract bases that let parts meet without importing each other."""
 
+from libc.string cimport memcpy
+
+
+cdef class PublisherPort:
+    """Who publishes, for queues on other nodes, which cannot answer at once.
+
+    Such a queue raises `TurnClock.parts` while it is given the message and later calls `part_done`
+    once for each, with the `publish_tag` of that moment.
+    """
+
+    cdef int part_done(self, uint64_t tag, bint accepted) except -1:
+        return 0
+
 
 cdef class TurnClock:
     """The time of the turn that is going on, shared by all who need it: set once, read often."""
@@ -201,6 +214,45 @@ cdef class LinkPort:
 
     def set_blocked(self, bint blocked):
         self.block_reading(blocked)
+
+
+cdef class FrameSink:
+    """Who takes the frames of a link between nodes: the gateway on either side of it."""
+
+    cdef int take_frame(self, int kind, const uint8_t* payload, size_t n) except -1:
+        """A whole frame has come; the memory is only lent. ValueError: the peer is broken."""
+        raise NotImplementedError
+
+    cdef int end_turn(self) except -1:
+        """All frames that came together have been taken."""
+        return 0
+
+    def link_lost(self):
+        """The link is over, and with it everything that was said on it."""
+
+
+cdef class PeerPort:
+    """The way out to another node: implemented by the network shell.
+
+    A frame is written in place: `reserve` room for its payload, fill it, `commit` what it came to.
+    It leaves at the end of the turn.
+    """
+
+    cdef uint8_t* reserve(self, int kind, size_t n) except NULL:
+        raise NotImplementedError
+
+    cdef int commit(self, size_t n) except -1:
+        return 0
+
+    cdef size_t pending(self) noexcept:
+        """Bytes that the other node has not taken yet."""
+        return 0
+
+    def send(self, int kind, bytes payload not None):
+        """One frame from Python."""
+        cdef uint8_t* room = self.reserve(kind, len(payload))
+        memcpy(room, <const uint8_t*><char*>payload, len(payload))
+        self.commit(len(payload))
 
 
 cdef class Route:

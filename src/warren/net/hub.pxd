@@ -15,8 +15,10 @@ cdef class Hub:
     cdef TurnClock turn
     cdef QueueEffects effects
     cdef JournalPort journal   # None: nothing is written to disk
+    cdef list resuming         # the engine's: whoever goes on when the turn is over
     cdef readonly dict held    # queue -> links that wait for it to be relieved
     cdef uint8_t* room(self, size_t n) except NULL
     cdef int64_t now_ms(self) noexcept
     cdef int note_dirty(self, object link) except -1
     cdef int flush_all(self) except -1
+    cdef int resume_all(self) except -1

@@ -31,6 +31,7 @@ cdef class Hub:
         self.dirty = []
         self.links = {}
         self.held = {}
+        self.resuming = engine.resuming
 
     def __dealloc__(self):
         free(self.buffer)
@@ -60,6 +61,8 @@ cdef class Hub:
 
     cdef int flush_all(self) except -1:
         cdef list links
+        if self.resuming:
+            self.resume_all()
         if self.effects.pending:
             # Dead letters stand in the log before it hears that they left their queue.
             self.engine.run_effects()
@@ -73,6 +76,19 @@ cdef class Hub:
                     link.flush()
                 except Exception:  # noqa: BLE001 - the others of the list must still be flushed
                     self.engine.log.exception("a link failed while it was flushed")
+        return 0
+
+    cdef int resume_all(self) except -1:
+        """Errands have ended: their clients go on. The read buffer is free for them now."""
+        self.depth += 1
+        try:
+            while self.resuming:
+                actions = self.resuming.copy()
+                self.resuming.clear()
+                for action in actions:
+                    action()
+        finally:
+            self.depth -= 1
         return 0
 
     def flush(self):

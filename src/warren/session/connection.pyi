@@ -9,6 +9,7 @@ from warren.session.outlet import Outlet
 class Connection:
     engine: Any
     outlet: Outlet
+    errand: Any
     state: int
     bytes_in: int
     frames_in: int

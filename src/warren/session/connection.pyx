@@ -120,7 +120,7 @@ cdef class Connection:
                 return at
             except Postponed as later:
                 # The same frame comes again when it can be answered.
-                self.wait(later.mark, self.resume)
+                self.postpone(later)
                 return started
             except AmqpError as error:
                 if started >= 0 and error.class_id == 0:
@@ -270,6 +270,15 @@ cdef class Connection:
         """Take nothing more from the client until the log has come so far."""
         self.waiting = True
         self.engine.journal.when_persisted(mark, action)
+
+    def postpone(self, later):
+        """Take nothing more from the client until its last frame can be answered."""
+        if later.errand is None:
+            self.wait(later.mark, self.resume)
+        else:
+            self.waiting = True
+            # Not at once: the errand may end while the bytes of somebody else are being read.
+            later.errand.when_done(partial(self.engine.resuming.append, self.resume))
 
     def answer(self, target, bytes payload not None):
         """What a method did is on the disk: say so, if there is still somebody to hear it."""
