@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from warren.model.errors import NotFound, Postponed
 from warren.model.policy import EffectiveArguments, Policy
 from warren.model.queue_arguments import QueueDeclaration
 from warren.queue.queue import Queue
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from warren.base.timers import Timer
     from warren.engine.effects import Effects
     from warren.engine.vhost import VHost
+    from warren.model.errand import Errand
     from warren.session.connection import Connection
 
 
@@ -21,12 +23,15 @@ class AmqpQueue(Queue):
     __slots__ = (
         "declaration",
         "deleted",
+        "dropping",
         "effective",
         "expire_at_ms",
         "expiry_timer",
         "got_empty",
         "had_consumers",
+        "home",
         "lease_timer",
+        "number",
         "operator_policy",
         "owner",
         "policy",
@@ -34,6 +39,10 @@ class AmqpQueue(Queue):
         "used_ms",
         "vhost",
     )
+
+    #: Why clients cannot have it at present; None: they can.
+    absence: str | None = None
+    is_remote = False
 
     def __init__(
         self,
@@ -43,6 +52,7 @@ class AmqpQueue(Queue):
         declaration: QueueDeclaration,
         owner: Connection | None,
         effective: EffectiveArguments,
+        home: str = "",
     ) -> None:
         super().__init__(
             name,
@@ -61,6 +71,11 @@ class AmqpQueue(Queue):
         #: How often basic.get found nothing.
         self.got_empty = 0
         self.deleted = False
+        #: In a cluster: its removal is under way.
+        self.dropping: Errand | None = None
+        #: The node that its messages are on, and its number, the same on all nodes.
+        self.home = home
+        self.number = 0
         #: Names of the exchanges that have a binding to it.
         self.sources: set[str] = set()
         #: When it was last used, for its own expiry.
@@ -82,6 +97,13 @@ class AmqpQueue(Queue):
             dead_letters=effective.dead_letter_exchange is not None,
             now_ms=now_ms,
         )
+
+    def check_there(self) -> None:
+        """Raises NotFound when its home is down, and Postponed while it is on its way out."""
+        if self.dropping is not None:
+            raise Postponed(errand=self.dropping)
+        if self.absence is not None:
+            raise NotFound(self.absence)
 
     @property
     def arguments(self) -> dict[str, Any]:

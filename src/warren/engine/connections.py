@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import warren
 from warren.auth.sasl import PeerCertificate, new_mechanism
 from warren.engine.consume import end_channels
-from warren.engine.queues import remove_queue
+from warren.engine.queues import drop_queue
 from warren.model.errors import AmqpError, ConnectionForced, NotAllowed
 from warren.session.channel import Channel
 from warren.session.states import ConnectionState
@@ -162,7 +162,8 @@ def end_connection(engine: Engine, connection: Connection) -> None:
     for name in list(connection.exclusive_queues):
         queue = connection.vhost.queues.get(name)
         if queue is not None and queue.owner is connection:
-            remove_queue(engine, queue)
+            drop_queue(engine, queue)
+    engine.owners.pop(connection.token, None)
     engine.totals.retire_connection(connection)
     engine.totals.churn["connection_closed"] += 1
     engine.emit("connection.closed", name=connection.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from warren.engine.queues import remove_queue, touch
+from warren.engine.queues import drop_queue, touch
 from warren.model.errors import AccessRefused, NotAllowed, Postponed, PreconditionFailed
 from warren.model.message import Message
 from warren.model.queue_arguments import amqp_type_name, queue_text
@@ -136,7 +136,7 @@ def _detach(engine: Engine, consumer: Consumer) -> AmqpQueue | None:
 def delete_if_unused(engine: Engine, queue: AmqpQueue) -> None:
     """An auto-delete queue goes with its last consumer."""
     if queue.declaration.auto_delete and queue.had_consumers and not queue.consumers:
-        remove_queue(engine, queue)
+        drop_queue(engine, queue)
 
 
 def cancel_consumers(engine: Engine, queue: AmqpQueue) -> None:

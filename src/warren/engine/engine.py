@@ -20,6 +20,7 @@ from warren.engine import (
     connections,
     dead_letter,
     exchanges,
+    placing,
     policies,
     queues,
     timeouts,
@@ -38,7 +39,9 @@ from warren.model.ports import TurnClock
 
 if TYPE_CHECKING:
     from warren.auth.permissions import Access, ResourceKind
+    from warren.engine.agreed import AgreedKeeper
     from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.cluster_port import ClusterPort
     from warren.routing.exchange import Exchange
     from warren.session.channel import Channel, Consumer
     from warren.session.connection import Connection
@@ -87,6 +90,14 @@ class Engine:
         self.turn = TurnClock()
         #: Told of every change of users, virtual hosts and entities as it is made.
         self.metadata = Changes()
+        #: In a cluster: what all nodes agree on; it is `metadata` then.
+        self.agreed: AgreedKeeper | None = None
+        #: The other nodes; None: there are none.
+        self.cluster: ClusterPort | None = None
+        #: Home -> how many queues it has.
+        self.queues_at: Counter[str] = Counter()
+        #: Connections with exclusive queues in a cluster, by the name they have there.
+        self.owners: dict[str, Connection] = {}
         #: While the metadata of an earlier run is put in place: nothing happens then, it is only
         #: remembered, so there are no events, and what goes by itself has gone by itself before.
         self.restoring = False
@@ -142,6 +153,10 @@ class Engine:
     delete_queue = queues.delete_queue
     remove_queue = queues.remove_queue
     add_queue = queues.add_queue
+    drop_queue = queues.drop_queue
+    choose_home = placing.choose_home
+    make_remote = placing.make_remote
+    ask = placing.ask
     check_owner = queues.check_owner
     consume = consuming.consume
     start_consumer = consuming.start_consumer
@@ -221,9 +236,9 @@ class Engine:
     def delete_vhost(self, name: str) -> None:
         """Everything in it goes, and its connections are closed."""
         vhost = self.vhost(name)
+        self.metadata.vhost_removed(vhost)
         for connection in [c for c in self.connections if c.vhost is vhost]:
             connection.close(ConnectionForced(f"vhost '{name}' is deleted"))
-        self.metadata.vhost_removed(vhost)
         for queue in list(vhost.queues.values()):
             self.remove_queue(queue)
         for exchange in vhost.exchanges.values():

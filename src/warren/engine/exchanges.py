@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from warren.engine.errands import take_errand
 from warren.model.errors import AccessRefused, PreconditionFailed
 from warren.model.queue_arguments import (
     amqp_type_name,
@@ -43,6 +44,7 @@ def declare_exchange(
     arguments: dict[str, Any],
 ) -> Exchange:
     """Make the exchange, or check that the existing one is the same."""
+    take_errand(connection)
     vhost: VHost = connection.vhost
     _refuse_default(name)
     engine.check_access(connection, "exchange", name, "configure")
@@ -117,6 +119,7 @@ def _check_alternate(
 
 
 def delete_exchange(engine: Engine, connection: Connection, name: str, if_unused: bool) -> None:
+    take_errand(connection)
     vhost: VHost = connection.vhost
     _refuse_default(name)
     if name.startswith(RESERVED_PREFIX):
@@ -196,6 +199,7 @@ def bind(
     routing_key: str,
     arguments: dict[str, Any],
 ) -> None:
+    take_errand(connection)
     vhost: VHost = connection.vhost
     _check_bind_access(engine, connection, kind, destination, source)
     exchange = vhost.exchange(source)
@@ -215,9 +219,10 @@ def add_binding(
 ) -> None:
     """Put a new binding in place; nothing happens if it is there already."""
     exchange.validate(binding)
-    engine.metadata.binding_added(vhost, exchange, binding, target)
-    if not exchange.bind(binding, target):
+    if exchange.holds(binding):
         return
+    engine.metadata.binding_added(vhost, exchange, binding, target)
+    exchange.bind(binding, target)
     _sources(target).add(exchange.name)
     if binding.destination_kind == "exchange":
         vhost.chained += 1
@@ -237,6 +242,7 @@ def unbind(
     arguments: dict[str, Any],
 ) -> None:
     """Unbinding what is not bound, or does not exist, is no error."""
+    take_errand(connection)
     vhost: VHost = connection.vhost
     _check_bind_access(engine, connection, kind, destination, source)
     exchange = vhost.exchanges.get(source)
@@ -250,11 +256,12 @@ def unbind(
 
 def remove_binding(engine: Engine, vhost: VHost, exchange: Exchange, binding: Binding) -> bool:
     """Take a binding away; False if there is none such."""
-    if not exchange.unbind(binding):
+    if not exchange.holds(binding):
         return False
     source, kind, destination = exchange.name, binding.destination_kind, binding.destination
     with engine.metadata.together():
         engine.metadata.binding_removed(vhost, binding)
+        exchange.unbind(binding)
         if not exchange.leads_to(kind, destination):
             found = vhost.exchanges if kind == "exchange" else vhost.queues
             _sources(found[destination]).discard(source)

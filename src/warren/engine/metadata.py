@@ -39,6 +39,7 @@ from warren.engine.metadata_format import (
 )
 from warren.engine.metadata_restore import (
     QUEUE_ID_MAX,
+    number_queue,
     read_queue_id,
     restore,
     restoring,
@@ -156,7 +157,9 @@ class MetadataKeeper(Changes):
         table[key] = change.encoded
         if change.kind is Kind.QUEUE:
             vhost, name = change.names
-            self.on_queue(self._engine.vhosts[vhost].queues[name])
+            queue = self._engine.vhosts[vhost].queues[name]
+            if queue.queue_id:
+                self.on_queue(queue)
         elif is_delayed:
             host = self._engine.vhosts[change.names[0]]
             self._open_room(host, host.exchanges[change.names[1]], read_queue_id(change))
@@ -186,7 +189,11 @@ class MetadataKeeper(Changes):
     def snapshot(self) -> bytes:
         """Everything, for `load`."""
         entries = chain.from_iterable(table.values() for table in self._tables.values())
-        return pack(entries, last_queue_id=self._last_queue_id)
+        return pack(entries, last_queue_id=self._last_queue_id, **self._head())
+
+    def _head(self) -> dict[str, int]:
+        """What stands beside the changes in every record."""
+        return {}
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -203,12 +210,12 @@ class MetadataKeeper(Changes):
         if self._nesting:
             self._pending.append(change)
         else:
-            self._append(pack((change,)))
+            self._append(pack((change,), **self._head()))
 
     def _flush(self) -> None:
         changes, self._pending = self._pending, []
         if changes:
-            self._append(pack(changes))
+            self._append(pack(changes, **self._head()))
         self._tell_gone()
 
     def _tell_gone(self) -> None:
@@ -244,7 +251,8 @@ class MetadataKeeper(Changes):
         elif kind is Kind.QUEUE:
             vhost, name = self._place(key)
             queue = vhost.queues[name]
-            self._gone.append(queue)
+            if queue.queue_id:
+                self._gone.append(queue)
             self._forget_bindings_to(vhost, "queue", name, queue.sources)
         elif kind is Kind.EXCHANGE:
             vhost, name = self._place(key)
@@ -345,15 +353,10 @@ class MetadataKeeper(Changes):
         self._delete(_policy_kind(operator), key, key)
 
     def exchange_added(self, vhost: VHost, exchange: Exchange) -> None:
-        if not exchange.durable or exchange.name in _DEFAULT_EXCHANGES:
+        if exchange.name in _DEFAULT_EXCHANGES or not self._keeps(exchange.durable):
             return
         key = (vhost.name, exchange.name)
-        value: dict[str, Any] = {
-            "type": exchange.type,
-            "auto_delete": exchange.auto_delete,
-            "internal": exchange.internal,
-            "arguments": encode_table(exchange.arguments),
-        }
+        value = exchange_value(exchange)
         if exchange.is_delayed:
             value["id"] = self._next_queue_id()
         self._put(Kind.EXCHANGE, key, key, value)
@@ -361,9 +364,15 @@ class MetadataKeeper(Changes):
             self._last_queue_id = value["id"]
             self._open_room(vhost, exchange, value["id"])
 
+    def _keeps(self, durable: bool) -> bool:
+        """Whether an exchange or queue is kept."""
+        return durable
+
     def _open_room(self, vhost: VHost, exchange: Exchange, queue_id: int) -> None:
         """What waits in a durable delayed exchange is kept as if in a durable queue."""
         room = self._engine.waiting_room(vhost, exchange)
+        if not exchange.durable:
+            return
         room.queue_id = queue_id
         room.durable = True
         self.on_queue(room)
@@ -378,21 +387,21 @@ class MetadataKeeper(Changes):
         self._delete(Kind.EXCHANGE, key, key)
 
     def queue_added(self, queue: AmqpQueue) -> None:
-        declaration = queue.declaration
-        if not declaration.durable or declaration.exclusive:
+        if not self._keeps(queue.declaration.durable and not queue.declaration.exclusive):
             return
-        queue_id = self._next_queue_id()
+        number = self._next_queue_id()
         key = (queue.vhost.name, queue.name)
-        value = {
-            "id": queue_id,
-            "auto_delete": declaration.auto_delete,
-            "arguments": encode_table(dict(declaration.arguments)),
+        self._put(Kind.QUEUE, key, key, {"id": number, **self._queue_value(queue)})
+        self._last_queue_id = number
+        number_queue(queue, number)
+        if queue.queue_id:
+            self.on_queue(queue)
+
+    def _queue_value(self, queue: AmqpQueue) -> dict[str, Any]:
+        return {
+            "auto_delete": queue.declaration.auto_delete,
+            "arguments": encode_table(dict(queue.declaration.arguments)),
         }
-        self._put(Kind.QUEUE, key, key, value)
-        self._last_queue_id = queue_id
-        queue.queue_id = queue_id
-        queue.durable = True
-        self.on_queue(queue)
 
     def queue_removed(self, queue: AmqpQueue) -> None:
         key = (queue.vhost.name, queue.name)
@@ -401,9 +410,9 @@ class MetadataKeeper(Changes):
     def binding_added(
         self, vhost: VHost, exchange: Exchange, binding: Binding, target: Any
     ) -> None:
-        is_kept = target.queue_id if isinstance(target, AmqpQueue) else target.durable
+        is_kept = bool(target.number) if isinstance(target, AmqpQueue) else target.durable
         key = (vhost.name, binding.identity)
-        if not exchange.durable or not is_kept or key in self._tables[Kind.BINDING]:
+        if not self._keeps(exchange.durable and is_kept) or key in self._tables[Kind.BINDING]:
             return
         encoded = encode_put(Kind.BINDING, _binding_parts(vhost, binding), {})
         self._record(encoded)
@@ -413,6 +422,19 @@ class MetadataKeeper(Changes):
         key = (vhost.name, binding.identity)
         if key in self._tables[Kind.BINDING]:
             self._delete(Kind.BINDING, key, _binding_parts(vhost, binding))
+
+
+def exchange_value(exchange: Exchange) -> dict[str, Any]:
+    """What is kept of an exchange."""
+    value: dict[str, Any] = {
+        "type": exchange.type,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": encode_table(exchange.arguments),
+    }
+    if not exchange.durable:
+        value["transient"] = True
+    return value
 
 
 def _policy_kind(operator: bool) -> Kind:

@@ -199,8 +199,8 @@ class Fields:
         self._entry = entry
         self._values = values
 
-    def text(self, name: str) -> str:
-        value = self._values.get(name)
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._values.get(name, default)
         return value if type(value) is str else _as_text(value, f"{self._entry}: '{name}'")
 
     def texts(self, name: str) -> list[str]:
@@ -209,14 +209,14 @@ class Fields:
             raise self._wrong(name, "array")
         return [_as_text(value, f"{self._entry}: one of '{name}'") for value in values]
 
-    def flag(self, name: str) -> bool:
-        value = self._values.get(name)
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        value = self._values.get(name, default)
         if not isinstance(value, bool):
             raise self._wrong(name, "truth value")
         return value
 
-    def number(self, name: str) -> int:
-        value = self._values.get(name)
+    def number(self, name: str, default: int | None = None) -> int:
+        value = self._values.get(name, default)
         if type(value) is not int:
             raise self._wrong(name, "number")
         return value

@@ -134,7 +134,7 @@ def _put_exchange(engine: Engine, change: Change) -> None:
     exchange = make_exchange(
         name,
         value.text("type"),
-        durable=True,
+        durable=not value.flag("transient", False),
         auto_delete=value.flag("auto_delete"),
         internal=value.flag("internal"),
         arguments=value.arguments("arguments"),
@@ -149,10 +149,25 @@ def _put_queue(engine: Engine, change: Change) -> None:
         raise MetadataError(f"{change} is there already")
     arguments = value.arguments("arguments")
     check_queue_arguments(arguments, name, vhost.name)
-    declaration = QueueDeclaration(True, value.flag("auto_delete"), False, arguments)
-    queue = engine.add_queue(vhost, name, declaration, None)
-    queue.queue_id = read_queue_id(change)
-    queue.durable = True
+    declaration = QueueDeclaration(
+        not value.flag("transient", False),
+        value.flag("auto_delete"),
+        value.flag("exclusive", False),
+        arguments,
+    )
+    home = value.text("home", engine.settings.node_name)
+    owner = engine.owners.get(value.text("owner", ""))
+    queue = engine.add_queue(vhost, name, declaration, owner, home)
+    if engine.restoring:
+        number_queue(queue, read_queue_id(change))
+
+
+def number_queue(queue: AmqpQueue, number: int) -> None:
+    """Give a queue its number; in the log only where something of it is kept there."""
+    queue.number = number
+    if queue.declaration.durable and not queue.is_remote:
+        queue.queue_id = number
+        queue.durable = True
 
 
 def _put_binding(engine: Engine, change: Change) -> None:
@@ -160,7 +175,7 @@ def _put_binding(engine: Engine, change: Change) -> None:
     source = vhost.exchange(binding.source)
     target: AmqpQueue | Exchange
     if binding.destination_kind == "queue":
-        target = vhost.queue(binding.destination)
+        target = vhost.known_queue(binding.destination)
     else:
         target = vhost.exchange(binding.destination)
     engine.add_binding(vhost, source, binding, target)
@@ -203,7 +218,7 @@ def _delete_exchange(engine: Engine, change: Change) -> None:
 
 def _delete_queue(engine: Engine, change: Change) -> None:
     vhost, name = engine.vhost(change.names[0]), change.names[1]
-    engine.remove_queue(vhost.queue(name))
+    engine.remove_queue(vhost.known_queue(name))
 
 
 def _delete_binding(engine: Engine, change: Change) -> None:

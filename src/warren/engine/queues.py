@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.amqp_queue import AmqpQueue
+from warren.engine.errands import NewQueue, Removal, answer_to, memo_of, take_errand
 from warren.engine.exchanges import RESERVED_PREFIX, delete_if_abandoned
 from warren.engine.timeouts import note_timeout
-from warren.model.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
+from warren.model.errors import (
+    AccessRefused,
+    NotFound,
+    Postponed,
+    PreconditionFailed,
+    ResourceLocked,
+)
 from warren.model.queue_arguments import (
     QueueDeclaration,
     check_equivalent_queue,
@@ -20,6 +27,7 @@ from warren.session.names import DIRECT_REPLY_TO
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.engine.vhost import VHost
+    from warren.model.errand import Errand
     from warren.session.connection import Connection
 
 #: (name, ready messages, consumers): what queue.declare answers.
@@ -36,11 +44,14 @@ def declare_queue(
     arguments: dict[str, Any],
 ) -> QueueFacts:
     """Make the queue, or check that the existing one is the same."""
+    errand = take_errand(connection)
     vhost: VHost = connection.vhost
     if name.startswith(DIRECT_REPLY_TO):
         return inspect_reply_queue(engine, vhost, name)
     is_generated = not name
-    name = name or f"amq.gen-{engine.dice.token()}"
+    if is_generated:
+        begun = memo_of(errand, NewQueue)
+        name = f"amq.gen-{engine.dice.token()}" if begun is None else begun.name
     # A queue that goes with its connection has nothing to survive a restart for.
     durable = durable and not exclusive
     declaration = QueueDeclaration(durable, auto_delete, exclusive, arguments)
@@ -48,10 +59,10 @@ def declare_queue(
     engine.check_access(connection, "queue", name, "configure")
     existing = vhost.queues.get(name)
     if existing is not None:
+        existing.check_there()
         check_owner(engine, connection, existing)
         check_equivalent_queue(name, vhost.name, existing.declaration, declaration)
-        touch(engine, existing)
-        return facts(existing)
+        return _facts_now(engine, existing, errand)
     if name.startswith(RESERVED_PREFIX) and not is_generated:
         raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
     check_queue_arguments(arguments, name, vhost.name)
@@ -61,22 +72,36 @@ def declare_queue(
     return facts(queue)
 
 
+def _facts_now(engine: Engine, queue: AmqpQueue, errand: Errand | None) -> QueueFacts:
+    """What queue.declare answers; the home of a queue elsewhere is asked for it."""
+    if queue.is_remote:
+        ready, consumers = engine.ask(queue, "facts", errand)
+        return queue.name, ready, consumers
+    touch(engine, queue)
+    return facts(queue)
+
+
 def add_queue(
     engine: Engine,
     vhost: VHost,
     name: str,
     declaration: QueueDeclaration,
     owner: Connection | None,
+    home: str | None = None,
 ) -> AmqpQueue:
-    """Put a new queue in place."""
+    """Put a new queue in place; in a cluster with the home it is said to have."""
     governing = engine.find_governing(vhost, name, declaration.arguments)
-    queue = AmqpQueue(name, vhost, engine.effects, declaration, owner, governing.effective)
+    if home is None:
+        home = engine.choose_home(vhost, declaration, governing.effective)
+    make = AmqpQueue if home == engine.settings.node_name else engine.make_remote
+    queue = make(name, vhost, engine.effects, declaration, owner, governing.effective, home)
     engine.metadata.queue_added(queue)
-    if engine.journal is not None and not queue.durable:
+    if engine.journal is not None and not queue.durable and not queue.is_remote:
         # Nothing of it is kept, but what it holds can be paged out.
         queue.attach(engine.journal)
     engine.govern_queue(queue, governing)
     vhost.queues[name] = queue
+    engine.queues_at[home] += 1
     vhost.forget_queue_route(name)
     if owner is not None:
         owner.exclusive_queues.add(name)
@@ -110,19 +135,19 @@ def _check_queue_limit(engine: Engine, vhost: VHost, name: str) -> None:
 
 def check_owner(_engine: Engine, connection: Connection, queue: AmqpQueue) -> None:
     """An exclusive queue is its own connection's only. Raises ResourceLocked."""
-    if queue.owner is not None and queue.owner is not connection:
+    if queue.declaration.exclusive and queue.owner is not connection:
         raise ResourceLocked(locked_queue_text(queue.name, queue.vhost.name))
 
 
 def inspect_queue(engine: Engine, connection: Connection, name: str) -> QueueFacts:
     """For passive declares."""
+    errand = take_errand(connection)
     vhost: VHost = connection.vhost
     if name.startswith(DIRECT_REPLY_TO):
         return inspect_reply_queue(engine, vhost, name)
     queue = vhost.queue(name)
     check_owner(engine, connection, queue)
-    touch(engine, queue)
-    return facts(queue)
+    return _facts_now(engine, queue, errand)
 
 
 def inspect_reply_queue(engine: Engine, vhost: VHost, name: str) -> QueueFacts:
@@ -133,9 +158,12 @@ def inspect_reply_queue(engine: Engine, vhost: VHost, name: str) -> QueueFacts:
 
 
 def purge_queue(engine: Engine, connection: Connection, name: str) -> int:
+    errand = take_errand(connection)
     queue = connection.vhost.queue(name)
     engine.check_access(connection, "queue", name, "read")
     check_owner(engine, connection, queue)
+    if queue.is_remote:
+        return int(engine.ask(queue, "purge", errand))
     return int(queue.purge())
 
 
@@ -143,32 +171,49 @@ def delete_queue(
     engine: Engine, connection: Connection, name: str, if_unused: bool, if_empty: bool
 ) -> int:
     """How many ready messages went with it."""
+    errand = take_errand(connection)
     vhost: VHost = connection.vhost
     engine.check_access(connection, "queue", name, "configure")
     queue = vhost.queues.get(name)
     if queue is None:
-        return 0
+        removal = memo_of(errand, Removal)
+        return int(answer_to(errand, "delete") or 0) if removal is None else removal.count
+    queue.check_there()
     check_owner(engine, connection, queue)
+    if queue.is_remote:
+        return int(engine.ask(queue, "delete", errand, (if_unused, if_empty)))
     if if_unused and queue.consumers:
         raise PreconditionFailed(f"{queue_text(name, vhost.name)} in use")
     if if_empty and queue.ready:
         raise PreconditionFailed(f"{queue_text(name, vhost.name)} not empty")
     count = queue.ready
-    remove_queue(engine, queue)
+    drop_queue(engine, queue)
+    if queue.dropping is not None:
+        queue.dropping.memo = Removal(count)
+        raise Postponed(errand=queue.dropping)
     return count
+
+
+def drop_queue(engine: Engine, queue: AmqpQueue) -> None:
+    """Have a queue removed: at once, or in a cluster when all nodes agree on it."""
+    if engine.agreed is None:
+        remove_queue(engine, queue)
+    elif queue.dropping is None and not queue.deleted:
+        queue.dropping = engine.agreed.remove_queue(queue)
 
 
 def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
     """Take a queue away: its consumers are told, its bindings go, its messages with it."""
     if queue.deleted:
         return
-    queue.deleted = True
     vhost = queue.vhost
     # Before anything else: that the queue is gone must be known before its messages go.
     with engine.metadata.together():
         engine.metadata.queue_removed(queue)
+        queue.deleted = True
         _unbind(engine, vhost, queue)
     del vhost.queues[queue.name]
+    engine.queues_at[queue.home] -= 1
     vhost.forget_queue_route(queue.name)
     if queue.owner is not None:
         queue.owner.exclusive_queues.discard(queue.name)
@@ -194,6 +239,8 @@ def _unbind(engine: Engine, vhost: VHost, queue: AmqpQueue) -> None:
 
 def touch(engine: Engine, queue: AmqpQueue) -> None:
     """The queue was used: its own expiry, if it has one, starts over."""
+    if queue.is_remote:
+        return
     queue.used_ms = engine.clock.now_ms()
     if queue.effective.expires_ms is not None and queue.lease_timer is None:
         _arm_lease(engine, queue)
@@ -213,7 +260,7 @@ def _arm_lease(engine: Engine, queue: AmqpQueue) -> None:
         if queue.consumers:
             queue.used_ms = now_ms
         if now_ms - queue.used_ms >= lease_ms:
-            remove_queue(engine, queue)
+            drop_queue(engine, queue)
         else:
             _arm_lease(engine, queue)
 

@@ -14,6 +14,7 @@ class EngineSettings:
 
     node_name: str = "warren@localhost"
     cluster_name: str = "warren@localhost"
+    queue_master_locator: str = "client-local"
     product: str = "RabbitMQ"
     version: str = "3.13.7"
     mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")

@@ -57,7 +57,16 @@ class VHost:
         return exchange
 
     def queue(self, name: str) -> AmqpQueue:
-        """Raises NotFound when there is none."""
+        """The queue for a client; raises NotFound when there is none, or it cannot be reached.
+
+        Raises Postponed while it is on its way out.
+        """
+        queue = self.known_queue(name)
+        queue.check_there()
+        return queue
+
+    def known_queue(self, name: str) -> AmqpQueue:
+        """The queue, whatever its state. Raises NotFound when there is none."""
         queue = self.queues.get(name)
         if queue is None:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")

@@ -17,6 +17,7 @@ from warren.model.errors import Postponed
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.engine.vhost import VHost
+    from warren.model.errand import Errand
 
 Result = TypeVar("Result")
 
@@ -67,13 +68,34 @@ class Context:
             journal.when_persisted(mark, reached.set)
             await reached.wait()
 
-    async def act_when_written(self, action: Callable[[], Result]) -> Result:
-        """Act on the engine; what must wait for the log is tried again when it is written."""
+    async def agree(self, action: Callable[[], Result]) -> Result | None:
+        """Make one change; in a cluster, until all nodes have made it. It is not tried again."""
+        try:
+            return self.act(action)
+        except Postponed as later:
+            if later.errand is None:
+                raise
+            await ended(later.errand)
+            later.errand.result()
+            return None
+
+    async def act_when_written(
+        self, action: Callable[[], Result], actor: Actor | None = None
+    ) -> Result:
+        """Act on the engine; what must wait is tried again when it may go on.
+
+        That is a verb of AMQP, whose `actor` keeps what the first try sent off.
+        """
         while True:
             try:
                 return self.act(action)
             except Postponed as later:
-                await self.written(later.mark)
+                if later.errand is None:
+                    await self.written(later.mark)
+                else:
+                    await ended(later.errand)
+                    if actor is not None:
+                        actor.errand = later.errand
 
     @property
     def node_name(self) -> str:
@@ -91,6 +113,13 @@ class Context:
         return vhost
 
 
+async def ended(errand: Errand) -> None:
+    """Until an errand is over."""
+    over = asyncio.Event()
+    errand.when_done(over.set)
+    await over.wait()
+
+
 @dataclass(slots=True)
 class Actor:
     """Stands for a connection of the caller in the verbs of the engine, which check its rights."""
@@ -99,3 +128,5 @@ class Actor:
     vhost: VHost
     name: str = "management"
     exclusive_queues: set[str] = field(default_factory=set)
+    errand: Errand | None = None
+    token: str = ""

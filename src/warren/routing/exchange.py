@@ -161,6 +161,10 @@ class Exchange:
         self._matcher = EXCHANGE_TYPES[self.type](self.arguments)
         return gone
 
+    def holds(self, binding: Binding) -> bool:
+        """Whether it has this very binding."""
+        return binding.identity in self._bindings
+
     def leads_to(self, kind: DestinationKind, name: str) -> bool:
         """Whether it has a binding to one queue or exchange."""
         return (kind, name) in self._by_destination

@@ -26,6 +26,7 @@ cdef class Connection:
     cdef Channel last_channel        # the one of the newest frame: the next is often its
     cdef size_t wake_from            # which consumer is first when the peer reads again
     cdef bint published_now          # it has published in the current turn: alarms take hold
+    cdef public str token            # tells it from others where it owns queues of a cluster
     cdef public object errand        # what its last method has sent off elsewhere, or None
     cdef readonly bint waiting       # for the log: nothing more is taken until it has come further
     cdef int budget                  # methods it may still ask for in the current turn

@@ -10,6 +10,7 @@ class Connection:
     engine: Any
     outlet: Outlet
     errand: Any
+    token: str
     state: int
     bytes_in: int
     frames_in: int

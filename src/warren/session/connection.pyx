@@ -58,6 +58,7 @@ cdef class Connection:
         self.exclusive_queues = set()
         self.user = ""
         self.mechanism = ""
+        self.token = ""
         self.name = ""
 
     # -- bytes in ----------------------------------------------------------------------------------
@@ -277,6 +278,7 @@ cdef class Connection:
             self.wait(later.mark, self.resume)
         else:
             self.waiting = True
+            self.errand = later.errand
             # Not at once: the errand may end while the bytes of somebody else are being read.
             later.errand.when_done(partial(self.engine.resuming.append, self.resume))
 

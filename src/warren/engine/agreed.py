@@ -1,0 +1,267 @@
+"""The keeper of a node in a cluster: definitions change when all nodes agree, and only then.
+
+A verb reaches the place where it would change something, and instead the change is proposed and the
+verb ends with `Postponed`. When the change is agreed on, `apply` makes it on every node with the
+same verbs, in the same order, so that what follows by itself follows everywhere alike. Transient
+and exclusive entities are kept too: other nodes must know them, and an image of all definitions
+must hold them.
+
+Every record in the node's own log says up to which entry of the agreement it takes the definitions
+(`applied`), so that after a restart they go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from logging import Logger
+from typing import TYPE_CHECKING, Any
+
+from warren.engine.errands import NewQueue
+from warren.engine.metadata import MetadataKeeper, exchange_value
+from warren.engine.metadata_format import (
+    Change,
+    Kind,
+    MetadataError,
+    encode_delete,
+    encode_put,
+    pack,
+    unpack,
+)
+from warren.engine.metadata_restore import restore, restoring
+from warren.model.errors import Postponed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from warren.auth.directory import DirectoryChange
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.engine import Engine
+    from warren.engine.metadata import Key
+    from warren.engine.vhost import VHost
+    from warren.model.errand import Errand
+    from warren.routing.exchange import Exchange
+
+#: Sends a change to all nodes; the errand ends when all that live have made it.
+Propose = Callable[[bytes], "Errand"]
+
+
+class AgreedKeeper(MetadataKeeper):
+    """See the module's text."""
+
+    def __init__(
+        self, engine: Engine, append: Callable[[bytes], None], propose: Propose, log: Logger
+    ) -> None:
+        super().__init__(engine, append)
+        self._propose = propose
+        self._log = log
+        #: The last entry of the agreement that the definitions have.
+        self.applied = 0
+        self._is_applying = False
+        #: Changes of one call, while they are gathered.
+        self._wanted: list[bytes] | None = None
+
+    def load(self, snapshot: bytes) -> None:
+        self._note_applied(snapshot)
+        super().load(snapshot)
+
+    def apply(self, payload: bytes) -> None:
+        self._note_applied(payload)
+        super().apply(payload)
+
+    def _note_applied(self, payload: bytes) -> None:
+        head, _ = unpack(payload)
+        self.applied = max(self.applied, head.number("applied", 0))
+
+    def attach(self) -> None:
+        super().attach()
+        self._engine.agreed = self
+
+    def _head(self) -> dict[str, int]:
+        return {"applied": self.applied}
+
+    def _keeps(self, durable: bool) -> bool:  # noqa: ARG002
+        return True
+
+    # -- proposing ---------------------------------------------------------------------------------
+
+    def _put(self, kind: Kind, key: Key, names: Sequence[str], value: dict[str, Any]) -> None:
+        if self._is_applying:
+            super()._put(kind, key, names, value)
+        elif self._tables[kind].get(key) != (encoded := encode_put(kind, names, value)):
+            self._want(encoded)
+
+    def _delete(self, kind: Kind, key: Key, parts: Sequence[str | bytes]) -> None:
+        if self._is_applying:
+            super()._delete(kind, key, parts)
+        elif key in self._tables[kind]:
+            self._want(encode_delete(kind, parts))
+
+    def _record(self, change: bytes) -> None:
+        if self._is_applying:
+            super()._record(change)
+        else:
+            self._want(change)
+
+    def _want(self, change: bytes) -> None:
+        """A change that is to be agreed on: by itself, or with others of the same call."""
+        if self._wanted is None:
+            raise Postponed(errand=self._propose(pack((change,))))
+        self._wanted.append(change)
+
+    def directory_changed(self, changes: Sequence[DirectoryChange]) -> None:
+        self._wanted = []
+        try:
+            super().directory_changed(changes)
+        finally:
+            wanted, self._wanted = self._wanted, None
+        if wanted:
+            raise Postponed(errand=self._propose(pack(wanted)))
+
+    def queue_added(self, queue: AmqpQueue) -> None:
+        if self._is_applying:
+            super().queue_added(queue)
+            return
+        # Its number is given where the order is known: when the change is applied.
+        put = encode_put(Kind.QUEUE, (queue.vhost.name, queue.name), self._queue_value(queue))
+        errand = self._propose(pack((put,)))
+        errand.memo = NewQueue(queue.name)
+        raise Postponed(errand=errand)
+
+    def exchange_added(self, vhost: VHost, exchange: Exchange) -> None:
+        if self._is_applying:
+            super().exchange_added(vhost, exchange)
+            return
+        put = encode_put(Kind.EXCHANGE, (vhost.name, exchange.name), exchange_value(exchange))
+        raise Postponed(errand=self._propose(pack((put,))))
+
+    def _queue_value(self, queue: AmqpQueue) -> dict[str, Any]:
+        value = {**super()._queue_value(queue), "home": queue.home}
+        declaration = queue.declaration
+        if not declaration.durable:
+            value["transient"] = True
+        if declaration.exclusive:
+            value["exclusive"] = True
+        if queue.owner is not None:
+            value["owner"] = self._owner_name(queue)
+        return value
+
+    def _owner_name(self, queue: AmqpQueue) -> str:
+        """Tells the connection of an exclusive queue from all others of its node."""
+        owner = queue.owner
+        assert owner is not None
+        if not owner.token:
+            owner.token = self._engine.dice.token()
+            self._engine.owners[owner.token] = owner
+        token: str = owner.token
+        return token
+
+    def remove_queue(self, queue: AmqpQueue) -> Errand:
+        """Propose that a queue goes."""
+        key = (queue.vhost.name, queue.name)
+        return self._propose(pack((encode_delete(Kind.QUEUE, key),)))
+
+    # -- applying ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def applying(self, index: int) -> Iterator[None]:
+        """Changes made inside are those of an entry of the agreement."""
+        self.applied = index
+        self._is_applying = True
+        try:
+            with self.together():
+                yield
+        finally:
+            self._is_applying = False
+
+    def apply_agreed(self, index: int, command: bytes) -> None:
+        """Make the changes of an entry; those that others have overtaken are left out."""
+        if index <= self.applied:
+            return
+        _, changes = unpack(command)
+        with self.applying(index):
+            for change in changes:
+                self._make(change)
+
+    def _make(self, change: Change) -> None:
+        is_there = change.key in self._tables[change.kind]
+        is_entity = change.kind in {Kind.EXCHANGE, Kind.QUEUE, Kind.BINDING}
+        if not is_there if change.value is None else is_there and is_entity:
+            return
+        try:
+            self._put_in_place(change)
+        except MetadataError as error:
+            # All nodes see it alike: its virtual host is gone by now, or its exchange.
+            self._log.info("an agreed change has no effect any more: %s", error)
+            return
+        if change.kind is Kind.QUEUE and change.value is not None:
+            self._check_owner(change)
+
+    def _put_in_place(self, change: Change) -> None:
+        """The verb of the engine tells the keeper; only virtual hosts are put in without one."""
+        if change.kind is Kind.VHOST and change.value is not None:
+            names, value = change.names, change.value
+            described = {"description": value.text("description"), "tags": value.texts("tags")}
+            self._put(Kind.VHOST, names, names, described)
+        restore(self._engine, change)
+
+    def _check_owner(self, change: Change) -> None:
+        """An exclusive queue whose connection has gone meanwhile goes too."""
+        vhost, name = change.names
+        queue = self._engine.vhosts[vhost].queues[name]
+        if queue.declaration.exclusive and queue.owner is None and not queue.is_remote:
+            self._engine.later(lambda _now_ms: self._engine.drop_queue(queue))
+
+    def forget_transient(self, index: int, node: str) -> None:
+        """A node is gone: so are its queues that do not outlive it."""
+        if index <= self.applied:
+            return
+        with self.applying(index):
+            for vhost in list(self._engine.vhosts.values()):
+                for queue in list(vhost.queues.values()):
+                    if queue.home == node and not queue.declaration.durable:
+                        self._engine.remove_queue(queue)
+
+    # -- images ------------------------------------------------------------------------------------
+
+    def take_over(self, index: int, image: bytes) -> None:
+        """Make all definitions equal to an image of them, as they were after an entry."""
+        head, changes = unpack(image)
+        wanted = {(change.kind, change.key): change for change in changes}
+        self.applied = index
+        self._is_applying = True
+        try:
+            with restoring(self._engine), self.together():
+                self._drop_others(wanted)
+                for change in changes:
+                    if self._tables[change.kind].get(change.key) != change.encoded:
+                        self._take(change)
+        finally:
+            self._is_applying = False
+        self._last_queue_id = head.number("last_queue_id")
+
+    def _drop_others(self, wanted: dict[tuple[Kind, Key], Change]) -> None:
+        """Removes what the image has not, or has otherwise: dependent kinds before the others."""
+        replaced = {Kind.EXCHANGE, Kind.QUEUE, Kind.BINDING}
+        for kind in reversed(Kind):
+            for key, encoded in list(self._tables[kind].items()):
+                change = wanted.get((kind, key))
+                if change is None or (kind in replaced and change.encoded != encoded):
+                    self._drop(encoded, key)
+
+    def _drop(self, encoded: bytes, key: Key) -> None:
+        _, (change,) = unpack(pack((encoded,)))
+        if key in self._tables[change.kind]:
+            change.value = None
+            restore(self._engine, change)
+
+    def _take(self, change: Change) -> None:
+        assert change.value is not None
+        number = change.value.number("id", 0)
+        if number:
+            # The image says which number it has; the next one that is given out is that one.
+            self._last_queue_id = number - 1
+        try:
+            self._put_in_place(change)
+        except MetadataError as error:
+            self._log.error("an image of the definitions: %s", error)

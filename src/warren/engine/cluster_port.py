@@ -1,0 +1,26 @@
+"""What the engine needs of the cluster: implemented by the node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.model.errand import Errand
+
+
+class ClusterPort(Protocol):
+    """The other nodes, as far as queues are concerned."""
+
+    def living_nodes(self) -> Sequence[str]:
+        """The names of the nodes that can be the home of a new queue, sorted, with this one."""
+
+    def make_remote(self, *arguments: Any) -> AmqpQueue:
+        """What stands for a queue whose home is another node; arguments as AmqpQueue's."""
+
+    def request(self, home: str, verb: str, arguments: tuple[Any, ...]) -> Errand:
+        """Ask the home of a queue for something."""
+
+    def pick(self, count: int) -> int:
+        """Throw dice with `count` sides, numbered from 0."""

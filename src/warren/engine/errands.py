@@ -1,0 +1,58 @@
+"""What a client's method sent off to other nodes, when it comes again to hear the outcome.
+
+A verb that cannot be finished here raises `Postponed` with an errand, which the connection keeps;
+the method then comes again from its beginning. So every verb that may do this first takes the
+errand of its last run, if there is one, and derives all else from the state that it finds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from warren.model.errand import Errand
+    from warren.session.connection import Connection
+
+Memo = TypeVar("Memo")
+
+
+@dataclass(frozen=True, slots=True)
+class NewQueue:
+    """The queue with this name, which may have been made up, is being declared."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A queue is being removed that had so many messages."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The home of a queue was asked for something; the errand's value is the answer."""
+
+    verb: str
+
+
+def take_errand(connection: Connection) -> Errand | None:
+    """The errand that the same method has started before; raises the error that it ended with."""
+    errand: Errand | None = connection.errand
+    connection.errand = None
+    if errand is not None:
+        errand.result()
+    return errand
+
+
+def memo_of(errand: Errand | None, kind: type[Memo]) -> Memo | None:
+    """What was noted with the errand, if it is of a kind; else None."""
+    return errand.memo if errand is not None and isinstance(errand.memo, kind) else None
+
+
+def answer_to(errand: Errand | None, verb: str) -> Any:
+    """What the home of a queue answered to a verb, if that is what was waited for; else None."""
+    asked = memo_of(errand, Asked)
+    return errand.result() if errand is not None and asked == Asked(verb) else None
