@@ -1,0 +1,219 @@
+"""Definitions in a cluster: proposed on one node, made on all, answered when they are."""
+
+from __future__ import annotations
+
+import pytest
+from pair import make_bare_engine, method
+from parliament import FarQueue, Others, Parliament
+
+
+@pytest.fixture
+def three() -> Parliament:
+    return Parliament()
+
+
+def test_a_declared_queue_is_on_all_nodes_before_the_answer(three: Parliament) -> None:
+    client = three.client(1)
+    client.send(method(1, "queue.declare", 0, "q", durable=True))
+    assert client.frames() == []
+    assert "q" not in three.engines[1].vhosts["/"].queues
+    three.settle()
+    (answer,) = client.frames()
+    assert answer.name == "queue.declare-ok"
+    queues = [engine.vhosts["/"].queues["q"] for engine in three.engines]
+    assert [type(queue) is FarQueue for queue in queues] == [True, False, True]
+    assert {queue.home for queue in queues} == {"n1"}
+    assert {queue.number for queue in queues} == {1}
+    assert [queue.queue_id for queue in queues] == [0, 1, 0]
+    assert three.are_equal()
+
+
+def test_two_nodes_declare_the_same_name_at_once(three: Parliament) -> None:
+    first, second = three.client(0), three.client(2)
+    first.send(method(1, "queue.declare", 0, "q", durable=True))
+    second.send(method(1, "queue.declare", 0, "q", durable=True))
+    three.settle()
+    assert [frame.name for frame in first.frames()] == ["queue.declare-ok"]
+    # The second meets the queue of the first, and has to ask there for its counts.
+    assert three.engines[2].cluster.asked == [("n0", "facts", "/", "q")]  # type: ignore[union-attr]
+    three.requests[0].finish((3, 1))
+    three.go_on()
+    (answer,) = second.frames()
+    assert answer.values == ("q", 3, 1)
+    assert three.are_equal()
+
+
+def test_a_declare_that_differs_from_one_on_another_node_is_refused(three: Parliament) -> None:
+    first, second = three.client(0), three.client(2)
+    first.send(method(1, "queue.declare", 0, "q", durable=True))
+    second.send(method(1, "queue.declare", 0, "q", durable=False))
+    three.settle()
+    (answer,) = second.frames()
+    assert answer.name == "channel.close"
+    assert answer["reply_code"] == 406
+
+
+def test_a_generated_name_is_kept_while_the_nodes_agree(three: Parliament) -> None:
+    client = three.client(0)
+    client.send(method(1, "queue.declare", 0, ""))
+    three.settle()
+    (answer,) = client.frames()
+    (name,) = three.engines[2].vhosts["/"].queues
+    assert answer.values[0] == name
+
+
+def test_exclusive_queues_go_with_their_connection_on_all_nodes(three: Parliament) -> None:
+    owner, other = three.client(0), three.client(1)
+    owner.send(method(1, "queue.declare", 0, "mine", exclusive=True))
+    three.settle()
+    assert [frame.name for frame in owner.frames()] == ["queue.declare-ok"]
+    (answer,) = other.exchange(method(1, "queue.declare", 0, "mine", exclusive=True))
+    assert answer["reply_code"] == 405
+    owner.hang_up()
+    three.settle()
+    assert all("mine" not in engine.vhosts["/"].queues for engine in three.engines)
+    assert three.are_equal()
+
+
+def test_an_owner_that_left_before_the_nodes_agreed(three: Parliament) -> None:
+    owner = three.client(0)
+    owner.send(method(1, "queue.declare", 0, "mine", exclusive=True))
+    owner.hang_up()
+    three.settle()
+    assert all("mine" not in engine.vhosts["/"].queues for engine in three.engines)
+
+
+def test_who_declares_a_queue_on_its_way_out_waits_for_it_to_go(three: Parliament) -> None:
+    owner, other = three.client(0), three.client(0)
+    owner.send(method(1, "queue.declare", 0, "mine", exclusive=True))
+    three.settle()
+    owner.hang_up()
+    other.send(method(1, "queue.declare", 0, "mine", exclusive=True))
+    three.settle()
+    assert [frame.name for frame in other.frames()] == ["queue.declare-ok"]
+
+
+def test_deleting_answers_with_the_count_of_messages(three: Parliament) -> None:
+    client = three.client(0)
+    client.send(method(1, "queue.declare", 0, "q"))
+    three.settle()
+    client.frames()
+    client.send(method(1, "queue.delete", 0, "q"))
+    three.settle()
+    (answer,) = client.frames()
+    assert answer.name == "queue.delete-ok"
+    assert all(not engine.vhosts["/"].queues for engine in three.engines)
+
+
+def test_an_auto_delete_exchange_goes_on_all_nodes_in_the_same_entry(three: Parliament) -> None:
+    client = three.client(0)
+    for name, values in (
+        ("exchange.declare", (0, "e", "fanout", False, False, True)),
+        ("queue.declare", (0, "q")),
+        ("queue.bind", (0, "q", "e", "k")),
+        ("queue.unbind", (0, "q", "e", "k")),
+    ):
+        client.send(method(1, name, *values))
+        three.settle()
+    assert [frame.name.removesuffix("-ok") for frame in client.frames()] == [
+        "exchange.declare",
+        "queue.declare",
+        "queue.bind",
+        "queue.unbind",
+    ]
+    assert all("e" not in engine.vhosts["/"].exchanges for engine in three.engines)
+    assert three.index == 3 + 4
+    assert three.are_equal()
+
+
+def test_a_binding_to_what_is_gone_by_then_has_no_effect(three: Parliament) -> None:
+    first, second = three.client(0), three.client(1)
+    first.send(method(1, "queue.declare", 0, "q"))
+    three.settle()
+    first.frames()
+    first.send(method(1, "queue.delete", 0, "q"))
+    second.send(method(1, "queue.bind", 0, "q", "amq.direct", "k"))
+    three.settle()
+    (answer,) = second.frames()
+    assert answer["reply_code"] == 404
+    assert three.are_equal()
+
+
+def test_queues_that_do_not_outlive_their_node_go_with_it(three: Parliament) -> None:
+    client = three.client(0)
+    for name, durable in (("keeps", True), ("goes", False)):
+        client.send(method(1, "queue.declare", 0, name, durable=durable))
+        three.settle()
+    three.index += 1
+    for keeper in three.keepers:
+        keeper.forget_transient(three.index, "n0")
+    assert [sorted(e.vhosts["/"].queues) for e in three.engines] == [["keeps"]] * 3
+    assert three.are_equal()
+
+
+def test_a_restarted_node_goes_on_from_the_entry_its_log_knows(three: Parliament) -> None:
+    client = three.client(0)
+    for name in ("a", "b", ""):
+        client.send(method(1, "queue.declare", 0, name, durable=bool(name)))
+        three.settle()
+    again = make_bare_engine(node_name="n1")
+    again.cluster = Others(three)
+    keeper = three.keeper(again, [])
+    for record in three.records[1]:
+        keeper.apply(record)
+    keeper.attach()
+    assert keeper.applied == three.index
+    assert keeper.snapshot() == three.keepers[1].snapshot()
+    assert [queue.number for queue in again.vhosts["/"].queues.values()] == [1, 2, 3]
+
+
+def test_an_image_makes_any_node_equal(three: Parliament) -> None:
+    behind = make_bare_engine(node_name="n1")
+    behind.cluster = Others(three)
+    keeper = three.keeper(behind, [])
+    keeper.attach()
+    client = three.client(0)
+    for name, values in (
+        ("queue.declare", (0, "a")),
+        ("exchange.declare", (0, "e", "topic")),
+        ("queue.bind", (0, "a", "e", "x.#")),
+        ("queue.declare", (0, "b", False, True)),
+    ):
+        client.send(method(1, name, *values))
+        three.settle()
+    keeper.take_over(three.index, three.keepers[0].snapshot())
+    assert keeper.snapshot() == three.keepers[0].snapshot()
+    # The same name, but another queue by now; and a user less.
+    client.send(method(1, "queue.delete", 0, "b"))
+    three.settle()
+    client.send(method(1, "queue.declare", 0, "b", False, True))
+    three.settle()
+    three.do(lambda engine: engine.directory.delete_user("guest"))
+    keeper.take_over(three.index, three.keepers[0].snapshot())
+    assert keeper.snapshot() == three.keepers[0].snapshot()
+    assert behind.vhosts["/"].queues["b"].number == 3
+    assert not behind.directory.has_user("guest")
+
+
+def test_homes_are_chosen_by_the_locator(three: Parliament) -> None:
+    client = three.client(0)
+    for name, locator in (("a", "client-local"), ("b", "min-masters"), ("c", "random")):
+        arguments = {"x-queue-master-locator": locator}
+        client.send(method(1, "queue.declare", 0, name, durable=True, arguments=arguments))
+        three.settle()
+        for request in three.requests:
+            request.finish((0, 0))
+        three.go_on()
+    assert [frame.name for frame in client.frames()] == ["queue.declare-ok"] * 3
+    assert [q.home for q in three.engines[2].vhosts["/"].queues.values()] == ["n0", "n1", "n2"]
+
+
+def test_a_queue_whose_home_is_down_is_not_found_with_the_reason(three: Parliament) -> None:
+    owner, client = three.client(0), three.client(1)
+    owner.send(method(1, "queue.declare", 0, "q", durable=True))
+    three.settle()
+    queue = three.engines[1].vhosts["/"].queues["q"]
+    queue.absence = "home node 'n0' of durable queue 'q' in vhost '/' is down or inaccessible"
+    (answer,) = client.exchange(method(1, "queue.declare", 0, "q", durable=True))
+    assert answer["reply_code"] == 404
+    assert "home node 'n0'" in answer["reply_text"]
