@@ -140,7 +140,7 @@ class Directory:
         """Add a user, or raise when the name is taken."""
         if name in self._users:
             raise DirectoryError(f"user '{name}' already exists")
-        password_hash = self._hash(name, password)
+        password_hash = self.hashed(name, password)
         return self._store(User(name, password_hash, self.hashing_algorithm, tuple(tags)))
 
     def put_user(
@@ -165,7 +165,7 @@ class Directory:
     def change_password(self, name: str, password: str) -> User:
         """Give the user another password."""
         user = self.user(name)
-        password_hash = self._hash(name, password)
+        password_hash = self.hashed(name, password)
         changed = replace(
             user, password_hash=password_hash, hashing_algorithm=self.hashing_algorithm
         )
@@ -353,7 +353,8 @@ class Directory:
         self.epoch += 1
         return user
 
-    def _hash(self, name: str, password: str) -> str:
+    def hashed(self, name: str, password: str) -> str:
+        """The password as it is kept, salted anew each time; DirectoryError if it is refused."""
         if self._validate_credentials is not None:
             try:
                 self._validate_credentials(name, password)

@@ -196,6 +196,8 @@ class AgreedKeeper(MetadataKeeper):
             return
         if change.kind is Kind.QUEUE and change.value is not None:
             self._check_owner(change)
+        elif change.kind in {Kind.USER, Kind.PERMISSION, Kind.TOPIC_PERMISSION}:
+            self._engine.later(lambda _now_ms: self._engine.close_deleted_users())
 
     def _put_in_place(self, change: Change) -> None:
         """The verb of the engine tells the keeper; only virtual hosts are put in without one."""

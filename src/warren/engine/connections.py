@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import warren
 from warren.auth.sasl import PeerCertificate, new_mechanism
+from warren.auth.users import OperatorName
 from warren.engine.consume import end_channels
 from warren.engine.queues import drop_queue
 from warren.model.errors import AmqpError, ConnectionForced, NotAllowed
@@ -174,6 +175,18 @@ def close_all(engine: Engine, reason: str) -> None:
     """Tell every client that the broker, or an operator, ends the connection."""
     for connection in list(engine.connections):
         connection.close(ConnectionForced(reason))
+
+
+def close_deleted_users(engine: Engine) -> None:
+    """Connections of users that are not there any more are closed; the others' rights may differ.
+
+    Each node of a cluster does it for its own.
+    """
+    for connection in list(engine.connections):
+        user = connection.user
+        if not isinstance(user, OperatorName) and not engine.directory.has_user(user):
+            connection.close(ConnectionForced(f"user '{user}' is deleted"))
+    engine.permissions_changed()
 
 
 def log_unread_replies(engine: Engine, connection: Connection) -> None:

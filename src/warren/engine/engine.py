@@ -182,6 +182,7 @@ class Engine:
     make_channel = connections.make_channel
     end_connection = connections.end_connection
     close_all = connections.close_all
+    close_deleted_users = connections.close_deleted_users
     log_unread_replies = connections.log_unread_replies
     log_channel_error = connections.log_channel_error
     log_connection_error = connections.log_connection_error

@@ -18,7 +18,8 @@ import msgspec
 from warren.auth.directory import DirectoryError
 from warren.engine.engine import Engine
 from warren.management import definition_format as rows
-from warren.model.errors import AmqpError, NotFound
+from warren.model.errand import Errand
+from warren.model.errors import AmqpError, NotFound, Postponed
 from warren.model.policy import Policy, PolicyError
 from warren.model.queue_arguments import QueueDeclaration, check_queue_arguments
 from warren.routing.binding import Binding, DestinationKind
@@ -89,9 +90,10 @@ class Import:
         self._vhost = vhost
         self._problems: list[str] = []
         self._done: Counter[str] = Counter()
+        self._hashed: dict[str, str] = {}
 
-    def steps(self, definitions: rows.Definitions) -> Iterator[None]:
-        """Row by row, in the order of what depends on what."""
+    def steps(self, definitions: rows.Definitions) -> Iterator[Errand | None]:
+        """Row by row, in the order of what depends on what; errands are to be waited for."""
         yield from self._each("users", definitions.users, self._user)
         yield from self._each("vhosts", definitions.vhosts, self._add_vhost)
         yield from self._each("permissions", definitions.permissions, self._permission)
@@ -117,18 +119,35 @@ class Import:
 
     def _each(
         self, kind: str, given: Iterable[Any], apply: Callable[[Any], None]
-    ) -> Iterator[None]:
-        for number, row in enumerate(given):
-            yield
-            try:
-                apply(row)
-            except (AmqpError, DirectoryError, PolicyError, msgspec.ValidationError) as error:
-                detail = getattr(error, "detail", None) or str(error)
-                name = getattr(row, "name", None)
-                shown = f" ('{name}')" if name is not None else ""
-                self._problems.append(f"{kind}[{number}]{shown}: {detail}")
-            else:
-                self._done[kind] += 1
+    ) -> Iterator[Errand | None]:
+        """In a cluster all rows of a kind are proposed before the first is waited for."""
+        left = list(enumerate(given))
+        while left:
+            postponed: list[tuple[int, Any]] = []
+            errands: list[Errand] = []
+            for number, row in left:
+                yield None
+                errand = self._one(kind, number, row, apply)
+                if errand is not None:
+                    postponed.append((number, row))
+                    errands.append(errand)
+            yield from errands
+            left = postponed
+
+    def _one(self, kind: str, number: int, row: Any, apply: Callable[[Any], None]) -> Errand | None:
+        """Applies a row, or a part of it: then the rest follows when the errand is over."""
+        try:
+            apply(row)
+        except Postponed as later:
+            return later.errand
+        except (AmqpError, DirectoryError, PolicyError, msgspec.ValidationError) as error:
+            detail = getattr(error, "detail", None) or str(error)
+            name = getattr(row, "name", None)
+            shown = f" ('{name}')" if name is not None else ""
+            self._problems.append(f"{kind}[{number}]{shown}: {detail}")
+        else:
+            self._done[kind] += 1
+        return None
 
     def _vhost_of(self, row: Any) -> str:
         """A row of a single virtual host's export does not repeat its name."""
@@ -142,14 +161,13 @@ class Import:
         limits = row.limits if isinstance(row.limits, dict) else {}
         tags = _words(row.tags)
         if row.password_hash is None and row.password:
-            if not directory.has_user(row.name):
-                directory.add_user(row.name, row.password, tags)
-            directory.change_password(row.name, row.password)
-            directory.set_user_tags(row.name, tags)
-            directory.set_user_limits(row.name, limits)
-            return
-        hashed = row.password_hash or ""
-        directory.put_user(row.name, hashed, row.hashing_algorithm, tags, limits)
+            # Once only: the same row may come again, and each hash is another one.
+            if row.name not in self._hashed:
+                self._hashed[row.name] = directory.hashed(row.name, row.password)
+            hashed, algorithm = self._hashed[row.name], directory.hashing_algorithm
+        else:
+            hashed, algorithm = row.password_hash or "", row.hashing_algorithm
+        directory.put_user(row.name, hashed, algorithm, tags, limits)
 
     def _add_vhost(self, row: rows.VHostRow) -> None:
         self._engine.add_vhost(row.name)

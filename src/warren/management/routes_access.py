@@ -14,7 +14,6 @@ from warren.management.routes_objects import answer_one, spans_of
 from warren.management.sampler import sum_totals
 from warren.management.show_access import show_permission, show_topic_permission, show_user
 from warren.management.show_topology import show_vhost
-from warren.model.errors import ConnectionForced
 
 CREATED, NO_CONTENT = 201, 204
 
@@ -73,13 +72,10 @@ async def put_user(call: Call) -> Answer:
         if not isinstance(password, str):
             raise bad_request("password must be a string")
         # The directory judges the password before anything is changed.
-        if existed:
-            directory.change_password(name, password)
-        else:
-            directory.add_user(name, password)
-        directory.set_user_tags(name, tags)
+        kept, algorithm = directory.hashed(name, password), directory.hashing_algorithm
     else:
-        directory.put_user(name, _text(hashed), algorithm, tags, limits)
+        kept = _text(hashed)
+    await call.context.agree(lambda: directory.put_user(name, kept, algorithm, tags, limits))
     call.context.act(call.context.engine.permissions_changed)
     return Reply(NO_CONTENT if existed else CREATED)
 
@@ -92,21 +88,15 @@ def _text(hashed: object) -> str:
     return hashed
 
 
-def _delete_user(call: Call, name: str) -> None:
+async def _delete_user(call: Call, name: str) -> None:
     engine = call.context.engine
-
-    def act() -> None:
-        engine.directory.delete_user(name)
-        for connection in [c for c in engine.connections if c.user == name]:
-            connection.close(ConnectionForced(f"user '{name}' is deleted"))
-        engine.permissions_changed()
-
-    call.context.act(act)
+    await call.context.agree(lambda: engine.directory.delete_user(name))
+    call.context.act(engine.close_deleted_users)
 
 
 async def delete_user(call: Call) -> Answer:
     """Delete a user; its connections are closed."""
-    _delete_user(call, _check_user(call))
+    await _delete_user(call, _check_user(call))
     return None
 
 
@@ -115,7 +105,7 @@ async def delete_users(call: Call) -> Answer:
     directory = call.context.engine.directory
     for name in field_of(await call.body(), "users", list):
         if isinstance(name, str) and directory.has_user(name):
-            _delete_user(call, name)
+            await _delete_user(call, name)
     return None
 
 
@@ -156,7 +146,7 @@ async def put_permission(call: Call) -> Answer:
     engine = call.context.engine
     _known_or_bad(call, vhost, user)
     existed = engine.directory.permission(user, vhost) is not None
-    engine.directory.set_permissions(user, vhost, *patterns)
+    await call.context.agree(lambda: engine.directory.set_permissions(user, vhost, *patterns))
     call.context.act(engine.permissions_changed)
     return Reply(NO_CONTENT if existed else CREATED)
 
@@ -173,7 +163,9 @@ async def delete_permission(call: Call) -> Answer:
     """Take a user's access to a virtual host away."""
     await get_permission(call)
     engine = call.context.engine
-    engine.directory.clear_permissions(call.path["user"], call.path["vhost"])
+    await call.context.agree(
+        lambda: engine.directory.clear_permissions(call.path["user"], call.path["vhost"])
+    )
     call.context.act(engine.permissions_changed)
     return None
 
@@ -202,7 +194,9 @@ async def put_topic_permission(call: Call) -> Answer:
     existed = any(
         row.exchange == exchange for row in engine.directory.list_topic_permissions(user, vhost)
     )
-    engine.directory.set_topic_permissions(user, vhost, exchange, *patterns)
+    await call.context.agree(
+        lambda: engine.directory.set_topic_permissions(user, vhost, exchange, *patterns)
+    )
     call.context.act(engine.permissions_changed)
     return Reply(NO_CONTENT if existed else CREATED)
 
@@ -211,9 +205,9 @@ async def delete_topic_permission(call: Call) -> Answer:
     """Drop a user's topic permissions in a virtual host: for one exchange, or for all."""
     await list_topic_permissions(call)
     engine = call.context.engine
-    engine.directory.clear_topic_permissions(
-        call.path["user"], call.path["vhost"], call.path.get("exchange")
-    )
+    user, vhost, exchange = call.path["user"], call.path["vhost"], call.path.get("exchange")
+    directory = engine.directory
+    await call.context.agree(lambda: directory.clear_topic_permissions(user, vhost, exchange))
     call.context.act(engine.permissions_changed)
     return None
 
@@ -253,26 +247,23 @@ async def put_vhost(call: Call) -> Answer:
     tags = {**metadata, **body}.get("tags")
     tracing = field_of(body, "tracing", bool, None)
 
-    def act() -> None:
-        vhost = engine.add_vhost(name)
-        if not existed and engine.directory.has_user(call.caller.name):
-            # Whoever makes one through the API can use it at once.
-            engine.directory.set_permissions(call.caller.name, name, ".*", ".*", ".*")
-        if description is not None:
-            vhost.description = description
-        if tags is not None:
-            vhost.tags = _words(tags)
-        if tracing is not None:
-            engine.set_tracing(name, tracing)
-
-    call.context.act(act)
+    context, user = call.context, call.caller.name
+    await context.agree(lambda: engine.add_vhost(name))
+    if not existed and engine.directory.has_user(user):
+        # Whoever makes one through the API can use it at once.
+        all_of_it = (".*", ".*", ".*")
+        await context.agree(lambda: engine.directory.set_permissions(user, name, *all_of_it))
+    words = None if tags is None else _words(tags)
+    await context.agree(lambda: engine.describe_vhost(name, description, words))
+    if tracing is not None:
+        context.act(lambda: engine.set_tracing(name, tracing))
     return Reply(NO_CONTENT if existed else CREATED)
 
 
 async def delete_vhost(call: Call) -> Answer:
     """Delete a virtual host with everything in it; its connections are closed."""
     name = call.context.vhost(call.path["name"]).name
-    call.context.act(lambda: call.context.engine.delete_vhost(name))
+    await call.context.agree(lambda: call.context.engine.delete_vhost(name))
     return None
 
 
@@ -305,15 +296,16 @@ async def list_user_limits(call: Call) -> Answer:
     return await answer_list(call, shown, lambda row: row)
 
 
-def _change_limit(
-    limits: dict[str, int], name: str, value: int | None, store: Callable[[dict[str, int]], object]
+async def _change_limit(
+    call: Call, limits: dict[str, int], value: int | None, store: Callable[[dict[str, int]], object]
 ) -> None:
+    name = call.path["limit"]
     if value is None:
         limits.pop(name, None)
     else:
         limits[name] = value
     try:
-        store(limits)
+        await call.context.agree(lambda: store(limits))
     except DirectoryError as error:
         raise bad_request(f"Validation failed\n\n{error}\n") from error
 
@@ -323,9 +315,7 @@ async def put_vhost_limit(call: Call) -> Answer:
     name, directory = call.vhost.name, call.context.engine.directory
     value = field_of(await call.body(), "value", int)
     limits = directory.vhost_limits(name)
-    _change_limit(
-        limits, call.path["limit"], value, lambda new: directory.set_vhost_limits(name, new)
-    )
+    await _change_limit(call, limits, value, lambda new: directory.set_vhost_limits(name, new))
     return None
 
 
@@ -333,9 +323,7 @@ async def delete_vhost_limit(call: Call) -> Answer:
     """Lift a limit of a virtual host."""
     name, directory = call.vhost.name, call.context.engine.directory
     limits = directory.vhost_limits(name)
-    _change_limit(
-        limits, call.path["limit"], None, lambda new: directory.set_vhost_limits(name, new)
-    )
+    await _change_limit(call, limits, None, lambda new: directory.set_vhost_limits(name, new))
     return None
 
 
@@ -344,9 +332,7 @@ async def put_user_limit(call: Call) -> Answer:
     name, directory = _check_user(call), call.context.engine.directory
     value = field_of(await call.body(), "value", int)
     limits = dict(directory.user(name).limits)
-    _change_limit(
-        limits, call.path["limit"], value, lambda new: directory.set_user_limits(name, new)
-    )
+    await _change_limit(call, limits, value, lambda new: directory.set_user_limits(name, new))
     return None
 
 
@@ -354,9 +340,7 @@ async def delete_user_limit(call: Call) -> Answer:
     """Lift a limit of a user."""
     name, directory = _check_user(call), call.context.engine.directory
     limits = dict(directory.user(name).limits)
-    _change_limit(
-        limits, call.path["limit"], None, lambda new: directory.set_user_limits(name, new)
-    )
+    await _change_limit(call, limits, None, lambda new: directory.set_user_limits(name, new))
     return None
 
 

@@ -39,7 +39,7 @@ async def put_exchange(call: Call) -> Answer:
     body, actor = await call.body(), call.actor
     name = exchange_name(call.path["name"])
     existed = name in call.vhost.exchanges
-    call.context.act(
+    await call.context.act_when_written(
         lambda: call.context.engine.declare_exchange(
             actor,
             name,
@@ -48,7 +48,8 @@ async def put_exchange(call: Call) -> Answer:
             field_of(body, "auto_delete", bool, False),
             field_of(body, "internal", bool, False),
             field_of(body, "arguments", dict, {}),
-        )
+        ),
+        actor,
     )
     return Reply(NO_CONTENT if existed else CREATED)
 
@@ -57,7 +58,9 @@ async def delete_exchange(call: Call) -> Answer:
     """Delete an exchange; with if-unused=true only if nothing is bound to it."""
     actor, name = call.actor, call.exchange().name
     if_unused = call.flag("if-unused")
-    call.context.act(lambda: call.context.engine.delete_exchange(actor, name, if_unused))
+    await call.context.act_when_written(
+        lambda: call.context.engine.delete_exchange(actor, name, if_unused), actor
+    )
     return None
 
 
@@ -65,7 +68,7 @@ async def put_queue(call: Call) -> Answer:
     """Declare a queue."""
     body, actor, name = await call.body(), call.actor, call.path["name"]
     existed = name in call.vhost.queues
-    call.context.act(
+    await call.context.act_when_written(
         lambda: call.context.engine.declare_queue(
             actor,
             name,
@@ -73,7 +76,8 @@ async def put_queue(call: Call) -> Answer:
             False,
             field_of(body, "auto_delete", bool, False),
             field_of(body, "arguments", dict, {}),
-        )
+        ),
+        actor,
     )
     return Reply(NO_CONTENT if existed else CREATED)
 
@@ -82,14 +86,16 @@ async def delete_queue(call: Call) -> Answer:
     """Delete a queue; with if-empty=true and if-unused=true only then."""
     actor, name = call.actor, call.queue().name
     unused, empty = call.flag("if-unused"), call.flag("if-empty")
-    call.context.act(lambda: call.context.engine.delete_queue(actor, name, unused, empty))
+    await call.context.act_when_written(
+        lambda: call.context.engine.delete_queue(actor, name, unused, empty), actor
+    )
     return None
 
 
 async def purge_queue(call: Call) -> Answer:
     """Drop all messages of a queue that wait to be delivered."""
     actor, name = call.actor, call.queue().name
-    call.context.act(lambda: call.context.engine.purge_queue(actor, name))
+    await call.context.act_when_written(lambda: call.context.engine.purge_queue(actor, name), actor)
     return None
 
 
@@ -142,8 +148,8 @@ async def post_binding(call: Call) -> Answer:
     body, actor = await call.body(), call.actor
     key = field_of(body, "routing_key", str, "")
     arguments = field_of(body, "arguments", dict, {})
-    call.context.act(
-        lambda: call.context.engine.bind(actor, kind, destination, source, key, arguments)
+    await call.context.act_when_written(
+        lambda: call.context.engine.bind(actor, kind, destination, source, key, arguments), actor
     )
     binding = Binding(source, kind, destination, key.encode(), arguments)
     place = f"{quote(destination, safe='')}/{quote(binding.properties_key, safe='~')}"
@@ -172,8 +178,9 @@ async def delete_binding(call: Call) -> Answer:
     if binding is None:
         raise bad_request("the binding to the default exchange cannot be deleted")
     key = binding.routing_key.decode("utf-8", "surrogateescape")
-    call.context.act(
-        lambda: call.context.engine.unbind(actor, kind, destination, source, key, binding.arguments)
+    arguments = binding.arguments
+    await call.context.act_when_written(
+        lambda: call.context.engine.unbind(actor, kind, destination, source, key, arguments), actor
     )
     return None
 

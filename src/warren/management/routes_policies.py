@@ -9,6 +9,7 @@ from typing import Any
 
 from warren.engine.vhost import VHost
 from warren.management.call import Answer, Call, Reply, Route, field_of
+from warren.management.context import ended
 from warren.management.definitions import Import, read_definitions
 from warren.management.errors import bad_request, not_found
 from warren.management.listing import answer_list
@@ -16,11 +17,14 @@ from warren.management.pace import SLICE_S, Pace
 from warren.management.routes_access import CREATED, NO_CONTENT
 from warren.management.routes_objects import answer_one
 from warren.management.show_topology import global_parameters, parameters, show_policy
+from warren.model.errand import Errand
 from warren.model.policy import Policy
 
 #: Components whose parameters are kept although nothing obeys them yet: a later part, or another
 #: broker that the definitions are taken to, may.
 KEPT_COMPONENTS = ("shovel", "federation-upstream", "federation-upstream-set")
+#: Nothing is waited for: others only get their turn.
+NO_ERRAND = Errand()
 
 
 # -- policies --------------------------------------------------------------------------------------
@@ -61,15 +65,16 @@ async def put_policy(call: Call) -> Answer:
         field_of(body, "apply-to", str, "queues" if operator else "all"),
     )
     existed = policy.name in _table(call, vhost)
-    call.context.act(lambda: call.context.engine.set_policy(policy, operator=operator))
+    await call.context.agree(lambda: call.context.engine.set_policy(policy, operator=operator))
     return Reply(NO_CONTENT if existed else CREATED)
 
 
 async def delete_policy(call: Call) -> Answer:
     """Remove a policy."""
     name, vhost, operator = call.path["name"], call.vhost.name, _is_operator(call)
-    if not call.context.act(lambda: call.context.engine.clear_policy(vhost, name, operator)):
+    if name not in _table(call, call.vhost):
         raise not_found()
+    await call.context.agree(lambda: call.context.engine.clear_policy(vhost, name, operator))
     return None
 
 
@@ -109,7 +114,8 @@ async def put_parameter(call: Call) -> Answer:
     existed = any(row["name"] == name for row in _found_parameters(call))
     if component == "vhost-limits":
         call.caller.check_administrator()
-        engine.directory.set_vhost_limits(vhost, field_of(body, "value", dict))
+        limits = field_of(body, "value", dict)
+        await call.context.agree(lambda: engine.directory.set_vhost_limits(vhost, limits))
     elif component == "operator_policy":
         call.caller.check_administrator()
         given = field_of(body, "value", dict)
@@ -121,7 +127,7 @@ async def put_parameter(call: Call) -> Answer:
             field_of(given, "priority", int, 0),
             field_of(given, "apply-to", str, "queues"),
         )
-        call.context.act(lambda: engine.set_policy(policy, operator=True))
+        await call.context.agree(lambda: engine.set_policy(policy, operator=True))
     elif component in KEPT_COMPONENTS:
         if not isinstance(value, dict | list):
             raise bad_request("Validation failed\n\nvalue must be an object\n")
@@ -136,10 +142,11 @@ async def delete_parameter(call: Call) -> Answer:
     vhost, engine = call.vhost.name, call.context.engine
     component, name = call.path["component"], call.path["name"]
     if component == "vhost-limits":
-        engine.directory.set_vhost_limits(vhost, {})
+        await call.context.agree(lambda: engine.directory.set_vhost_limits(vhost, {}))
     elif component == "operator_policy":
-        if not call.context.act(lambda: engine.clear_policy(vhost, name, True)):
+        if name not in call.vhost.operator_policies:
             raise not_found()
+        await call.context.agree(lambda: engine.clear_policy(vhost, name, True))
     elif engine.parameters.pop((vhost, component, name), None) is None:
         raise not_found()
     return None
@@ -203,16 +210,21 @@ async def post_definitions(call: Call) -> Answer:
     work = Import(call.context.engine, vhost)
     steps = work.steps(definitions)
     pace = Pace()
-    while call.context.act(lambda: _some(steps)):
-        await pace.rest()
+    while (errand := call.context.act(lambda: _some(steps))) is not None:
+        await (pace.rest() if errand is NO_ERRAND else ended(errand))
     call.context.act(work.finish)
     return None
 
 
-def _some(steps: Iterator[None]) -> bool:
-    """A slice of an import; False when it is over."""
+def _some(steps: Iterator[Errand | None]) -> Errand | None:
+    """A slice of an import: the errand that it waits for; None when it is over."""
     until_s = time.perf_counter() + SLICE_S
-    return any(time.perf_counter() >= until_s for _ in steps)
+    for errand in steps:
+        if errand is not None and not errand.is_done:
+            return errand
+        if time.perf_counter() >= until_s:
+            return NO_ERRAND
+    return None
 
 
 async def _document(call: Call) -> bytes:

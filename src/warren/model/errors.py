@@ -167,6 +167,26 @@ class InternalError(ConnectionError_):
     name = "INTERNAL_ERROR"
 
 
+#: What verbs of the engine raise, by reply code: for errors that come from another node.
+_OF_VERBS: dict[int, type[AmqpError]] = {
+    kind.reply_code: kind
+    for kind in (
+        AccessRefused,
+        NotFound,
+        ResourceLocked,
+        PreconditionFailed,
+        ResourceError,
+        NotAllowed,
+        NotImplemented_,
+    )
+}
+
+
+def error_class(reply_code: int) -> type[AmqpError]:
+    """The class of errors with a reply code; an internal error for codes that no verb raises."""
+    return _OF_VERBS.get(reply_code, InternalError)
+
+
 class Postponed(Exception):
     """Not an error: what was asked for can be answered later; the same request must come again.
 
