@@ -17,86 +17,60 @@ if TYPE_CHECKING:
     from warren.session.connection import Connection
 
 
-class AmqpQueue(Queue):
-    """The message queue plus its declaration, policy and owner."""
+#: What `Described` needs; a class in C can have only one heir with slots of its own.
+DESCRIBED_SLOTS = (
+    "absence",
+    "declaration",
+    "deleted",
+    "dropping",
+    "effective",
+    "expire_at_ms",
+    "expiry_timer",
+    "got_empty",
+    "had_consumers",
+    "home",
+    "lease_timer",
+    "operator_policy",
+    "owner",
+    "policy",
+    "sources",
+    "used_ms",
+    "vhost",
+)
 
-    __slots__ = (
-        "declaration",
-        "deleted",
-        "dropping",
-        "effective",
-        "expire_at_ms",
-        "expiry_timer",
-        "got_empty",
-        "had_consumers",
-        "home",
-        "lease_timer",
-        "number",
-        "operator_policy",
-        "owner",
-        "policy",
-        "sources",
-        "used_ms",
-        "vhost",
-    )
 
-    #: Why clients cannot have it at present; None: they can.
-    absence: str | None = None
+class Described:
+    """What is known of a queue on every node: its declaration, policy and owner."""
+
+    __slots__ = ()
+
     is_remote = False
-
-    def __init__(
-        self,
-        name: str,
-        vhost: VHost,
-        effects: Effects,
-        declaration: QueueDeclaration,
-        owner: Connection | None,
-        effective: EffectiveArguments,
-        home: str = "",
-    ) -> None:
-        super().__init__(
-            name,
-            effects,
-            max_priority=-1 if effective.max_priority is None else effective.max_priority,
-            single_active=effective.single_active_consumer,
-        )
-        self.vhost = vhost
-        self.declaration = declaration
-        #: The connection that an exclusive queue lives and dies with.
-        self.owner = owner
-        self.effective = effective
-        self.policy: Policy | None = None
-        self.operator_policy: Policy | None = None
-        self.had_consumers = False
-        #: How often basic.get found nothing.
-        self.got_empty = 0
-        self.deleted = False
-        #: In a cluster: its removal is under way.
-        self.dropping: Errand | None = None
-        #: The node that its messages are on, and its number, the same on all nodes.
-        self.home = home
-        self.number = 0
-        #: Names of the exchanges that have a binding to it.
-        self.sources: set[str] = set()
-        #: When it was last used, for its own expiry.
-        self.used_ms = 0
-        self.lease_timer: Timer | None = None
-        #: The armed timer for the message at the head, and its time.
-        self.expiry_timer: Timer | None = None
-        self.expire_at_ms = 0
-
-    def govern(self, effective: EffectiveArguments, now_ms: int) -> None:
-        """Take over what arguments and policies say now."""
-        self.effective = effective
-        self.configure(
-            ttl_ms=_or_none(effective.message_ttl_ms),
-            max_length=_or_none(effective.max_length),
-            max_bytes=_or_none(effective.max_length_bytes),
-            overflow=effective.overflow,
-            delivery_limit=_or_none(effective.delivery_limit),
-            dead_letters=effective.dead_letter_exchange is not None,
-            now_ms=now_ms,
-        )
+    name: str
+    #: Why clients cannot have it at present; None: they can.
+    absence: str | None
+    vhost: VHost
+    declaration: QueueDeclaration
+    #: The connection that an exclusive queue lives and dies with.
+    owner: Connection | None
+    effective: EffectiveArguments
+    policy: Policy | None
+    operator_policy: Policy | None
+    had_consumers: bool
+    #: How often basic.get found nothing.
+    got_empty: int
+    deleted: bool
+    #: In a cluster: its removal is under way.
+    dropping: Errand | None
+    #: The node that its messages are on.
+    home: str
+    #: Names of the exchanges that have a binding to it.
+    sources: set[str]
+    #: When it was last used, for its own expiry.
+    used_ms: int
+    lease_timer: Timer | None
+    #: The armed timer for the message at the head, and its time.
+    expiry_timer: Timer | None
+    expire_at_ms: int
 
     def check_there(self) -> None:
         """Raises NotFound when its home is down, and Postponed while it is on its way out."""
@@ -110,7 +84,70 @@ class AmqpQueue(Queue):
         return dict(self.declaration.arguments)
 
     def __repr__(self) -> str:
-        return f"<AmqpQueue {self.name!r} in {self.vhost.name!r}>"
+        return f"<{type(self).__name__} {self.name!r} in {self.vhost.name!r}>"
+
+
+def describe(
+    queue: Any,
+    vhost: VHost,
+    declaration: QueueDeclaration,
+    owner: Connection | None,
+    effective: EffectiveArguments,
+    home: str,
+) -> None:
+    """To be called once, when a queue is made."""
+    queue.vhost = vhost
+    queue.declaration = declaration
+    queue.owner = owner
+    queue.effective = effective
+    queue.home = home
+    queue.absence = None
+    queue.policy = queue.operator_policy = None
+    queue.had_consumers = queue.deleted = False
+    queue.dropping = None
+    queue.sources = set()
+    queue.got_empty = queue.used_ms = queue.expire_at_ms = 0
+    queue.lease_timer = queue.expiry_timer = None
+
+
+class AmqpQueue(Described, Queue):
+    """The message queue plus its declaration, policy and owner."""
+
+    __slots__ = (*DESCRIBED_SLOTS, "number")
+
+    def __init__(
+        self,
+        name: str,
+        vhost: VHost,
+        effects: Effects,
+        declaration: QueueDeclaration,
+        owner: Connection | None,
+        effective: EffectiveArguments,
+        home: str = "",
+    ) -> None:
+        Queue.__init__(
+            self,
+            name,
+            effects,
+            max_priority=-1 if effective.max_priority is None else effective.max_priority,
+            single_active=effective.single_active_consumer,
+        )
+        #: The same on all nodes.
+        self.number = 0
+        describe(self, vhost, declaration, owner, effective, home)
+
+    def govern(self, effective: EffectiveArguments, now_ms: int) -> None:
+        """Take over what arguments and policies say now."""
+        self.effective = effective
+        self.configure(
+            ttl_ms=_or_none(effective.message_ttl_ms),
+            max_length=_or_none(effective.max_length),
+            max_bytes=_or_none(effective.max_length_bytes),
+            overflow=effective.overflow,
+            delivery_limit=_or_none(effective.delivery_limit),
+            dead_letters=effective.dead_letter_exchange is not None,
+            now_ms=now_ms,
+        )
 
 
 def _or_none(limit: int | None) -> int:

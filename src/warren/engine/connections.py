@@ -9,6 +9,7 @@ import warren
 from warren.auth.sasl import PeerCertificate, new_mechanism
 from warren.auth.users import OperatorName
 from warren.engine.consume import end_channels
+from warren.engine.errands import abandon_errand
 from warren.engine.queues import drop_queue
 from warren.model.errors import AmqpError, ConnectionForced, NotAllowed
 from warren.session.channel import Channel
@@ -156,6 +157,7 @@ def end_connection(engine: Engine, connection: Connection) -> None:
     engine.unread_replies.discard(connection)
     connection.vhost.connections -= 1
     engine.connections_of_user[connection.user] -= 1
+    abandon_errand(connection)
     ending = [channel for channel in connection.open_channels() if not channel.closing]
     for channel in ending:
         channel.closing = True

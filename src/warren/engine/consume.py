@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from warren.engine.queues import drop_queue, touch
-from warren.model.errors import AccessRefused, NotAllowed, Postponed, PreconditionFailed
+from warren.engine import remote_consume
+from warren.engine.errands import take_errand
+from warren.engine.queues import check_exclusive, drop_queue, touch
+from warren.model.errors import NotAllowed, Postponed, PreconditionFailed
 from warren.model.message import Message
 from warren.model.queue_arguments import amqp_type_name, queue_text
 from warren.session.channel import Channel, Consumer
@@ -27,6 +29,7 @@ def consume(
     arguments: dict[str, Any],
 ) -> Consumer:
     """A new consumer; it gets messages only after `start_consumer`."""
+    errand = take_errand(channel.connection)
     limit = engine.settings.consumer_max_per_channel
     if limit is not None and len(channel.consumers) >= limit:
         raise NotAllowed(f"reached maximum ({limit}) of consumers per channel")
@@ -39,26 +42,17 @@ def consume(
     queue: AmqpQueue = connection.vhost.queue(name)
     engine.check_access(connection, "queue", name, "read")
     engine.check_owner(connection, queue)
-    _check_exclusive(queue, exclusive)
+    priority = _priority(queue, arguments)
+    if queue.is_remote:
+        return remote_consume.attach(
+            engine, channel, queue, tag, errand, no_ack, exclusive, priority, arguments
+        )
+    check_exclusive(queue, exclusive)
     consumer = Consumer(
-        channel,
-        tag,
-        queue,
-        no_ack,
-        exclusive,
-        _priority(queue, arguments),
-        arguments,
-        channel.prefetch,
+        channel, tag, queue, no_ack, exclusive, priority, arguments, channel.prefetch
     )
     channel.consumers[tag] = consumer
     return consumer
-
-
-def _check_exclusive(queue: AmqpQueue, exclusive: bool) -> None:
-    if queue.exclusive_consumer is not None or (
-        exclusive and (queue.consumers or queue.single_active)
-    ):
-        raise AccessRefused(f"{queue_text(queue.name, queue.vhost.name)} in exclusive use")
 
 
 def _priority(queue: AmqpQueue, arguments: dict[str, Any]) -> int:
@@ -111,23 +105,29 @@ def start_consumer(engine: Engine, consumer: Consumer) -> None:
 
 def cancel(engine: Engine, channel: Channel, tag: str) -> None:
     """Cancelling an unknown tag is no error: it may have been cancelled from our side."""
-    consumer = channel.consumers.pop(tag, None)
+    errand = take_errand(channel.connection)
+    consumer = channel.consumers.get(tag)
     if consumer is not None:
-        queue = _detach(engine, consumer)
+        if consumer.queue is not None and consumer.queue.is_remote:
+            remote_consume.cancel(engine, consumer.queue, consumer, errand)
+        del channel.consumers[tag]
+        queue = _detach(engine, consumer, is_off=True)
         if queue is not None:
             queue.run(engine.clock.now_ms())
             delete_if_unused(engine, queue)
 
 
-def _detach(engine: Engine, consumer: Consumer) -> AmqpQueue | None:
-    """Takes a consumer off its queue; the queue, if it has one."""
+def _detach(engine: Engine, consumer: Consumer, is_off: bool = False) -> AmqpQueue | None:
+    """Takes a consumer off its queue; the queue, if it has one. `is_off`: its home knows."""
     consumer.cancel()
     queue: AmqpQueue | None = consumer.queue
     if queue is None:
         del engine.reply_consumers[engine.reply_addresses.pop(consumer.channel)]
         return None
     if not queue.deleted:
-        queue.remove_consumer(consumer)
+        number = queue.remove_consumer(consumer)
+        if queue.is_remote and not is_off:
+            remote_consume.detach(engine, queue, number)
         touch(engine, queue)
         engine.emit("consumer.deleted", vhost=queue.vhost.name, queue=queue.name, tag=consumer.tag)
     return queue
@@ -135,6 +135,8 @@ def _detach(engine: Engine, consumer: Consumer) -> AmqpQueue | None:
 
 def delete_if_unused(engine: Engine, queue: AmqpQueue) -> None:
     """An auto-delete queue goes with its last consumer."""
+    if queue.is_remote:
+        return  # Its home sees to it, which knows all consumers.
     if queue.declaration.auto_delete and queue.had_consumers and not queue.consumers:
         drop_queue(engine, queue)
 
@@ -156,12 +158,13 @@ def cancel_consumers(engine: Engine, queue: AmqpQueue) -> None:
 def _tell_when_written(engine: Engine, consumer: Consumer, _now_ms: int) -> None:
     journal = engine.journal
     if journal is not None and journal.persisted < journal.appended:
-        journal.when_persisted(journal.appended, partial(_tell_cancelled, consumer))
+        journal.when_persisted(journal.appended, partial(tell_cancelled, engine, consumer))
     else:
-        _tell_cancelled(consumer)
+        tell_cancelled(engine, consumer)
 
 
-def _tell_cancelled(consumer: Consumer) -> None:
+def tell_cancelled(_engine: Engine, consumer: Consumer) -> None:
+    """The client hears that its consumer is no more, if it understands it."""
     channel = consumer.channel
     if channel.connection.capabilities.get("consumer_cancel_notify") and not channel.closing:
         channel.connection.send(channel.number, "basic.cancel", consumer.tag, True)
@@ -172,9 +175,12 @@ def get(
 ) -> tuple[Message, int, bool, int] | None:
     """(message, delivery tag, redelivered, ready messages left), or None from an empty queue."""
     connection = channel.connection
+    errand = take_errand(connection)
     queue: AmqpQueue = connection.vhost.queue(name)
     engine.check_access(connection, "queue", name, "read")
     engine.check_owner(connection, queue)
+    if queue.is_remote:
+        return remote_consume.get(engine, channel, queue, no_ack, errand)
     touch(engine, queue)
     found = queue.get(no_ack, channel.outlet.now_ms)
     engine.totals.note_get(channel, no_ack, found is not None)

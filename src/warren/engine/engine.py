@@ -94,6 +94,8 @@ class Engine:
         self.agreed: AgreedKeeper | None = None
         #: The other nodes; None: there are none.
         self.cluster: ClusterPort | None = None
+        #: Number -> queue, of queues whose home is this node of a cluster.
+        self.numbered: dict[int, AmqpQueue] = {}
         #: Home -> how many queues it has.
         self.queues_at: Counter[str] = Counter()
         #: Connections with exclusive queues in a cluster, by the name they have there.
@@ -162,6 +164,7 @@ class Engine:
     start_consumer = consuming.start_consumer
     cancel = consuming.cancel
     cancel_consumers = consuming.cancel_consumers
+    tell_cancelled = consuming.tell_cancelled
     get = consuming.get
     end_channel = consuming.end_channel
     reply_address = consuming.reply_address

@@ -8,6 +8,7 @@ errand of its last run, if there is one, and derives all else from the state tha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -36,6 +37,23 @@ class Asked:
     """The home of a queue was asked for something; the errand's value is the answer."""
 
     verb: str
+
+
+class Undone:
+    """A memo of what must be undone at a queue's home if the client leaves before it hears."""
+
+    def abandon(self, errand: Errand) -> None:
+        """The errand has ended, well or not, and nobody takes what came of it."""
+        raise NotImplementedError
+
+
+def abandon_errand(connection: Connection) -> None:
+    """The connection is over: nobody will come again for what it sent off."""
+    errand: Errand | None = connection.errand
+    connection.errand = None
+    undone = memo_of(errand, Undone)
+    if errand is not None and undone is not None:
+        errand.when_done(partial(undone.abandon, errand))
 
 
 def take_errand(connection: Connection) -> Errand | None:

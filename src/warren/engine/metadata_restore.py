@@ -160,6 +160,8 @@ def _put_queue(engine: Engine, change: Change) -> None:
     queue = engine.add_queue(vhost, name, declaration, owner, home)
     if engine.restoring:
         number_queue(queue, read_queue_id(change))
+        if not queue.is_remote:
+            engine.numbered[queue.number] = queue
 
 
 def number_queue(queue: AmqpQueue, number: int) -> None:

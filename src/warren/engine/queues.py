@@ -102,6 +102,8 @@ def add_queue(
     engine.govern_queue(queue, governing)
     vhost.queues[name] = queue
     engine.queues_at[home] += 1
+    if queue.number and not queue.is_remote:
+        engine.numbered[queue.number] = queue
     vhost.forget_queue_route(name)
     if owner is not None:
         owner.exclusive_queues.add(name)
@@ -214,6 +216,7 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
         _unbind(engine, vhost, queue)
     del vhost.queues[queue.name]
     engine.queues_at[queue.home] -= 1
+    engine.numbered.pop(queue.number, None)
     vhost.forget_queue_route(queue.name)
     if queue.owner is not None:
         queue.owner.exclusive_queues.discard(queue.name)
@@ -265,3 +268,11 @@ def _arm_lease(engine: Engine, queue: AmqpQueue) -> None:
             _arm_lease(engine, queue)
 
     queue.lease_timer = engine.timers.at(queue.used_ms + expires_ms, ring)
+
+
+def check_exclusive(queue: AmqpQueue, exclusive: bool) -> None:
+    """Raises AccessRefused when somebody has, or wants, the queue alone and cannot."""
+    if queue.exclusive_consumer is not None or (
+        exclusive and (queue.consumers or queue.single_active)
+    ):
+        raise AccessRefused(f"{queue_text(queue.name, queue.vhost.name)} in exclusive use")

@@ -1,0 +1,194 @@
+"""What other nodes ask of this one as the home of a queue, for their clients.
+
+The client's node has checked what the client may do; here the verbs of the engine are run as for an
+operator. What must wait (for the log, or for all nodes) is tried again when it may go on, and the
+answer leaves then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from warren.auth.users import OperatorName
+from warren.engine.consume import delete_if_unused
+from warren.engine.queues import check_exclusive, facts, touch
+from warren.gateway.messages import encode_message
+from warren.model.errors import AmqpError, InternalError, Postponed, error_class
+from warren.wire.tables import decode_table
+
+if TYPE_CHECKING:
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.engine import Engine
+    from warren.engine.vhost import VHost
+    from warren.model.errand import Errand
+
+
+class HomeLink(Protocol):
+    """The link that a request came on."""
+
+    def reply(self, request: int, is_good: bool, payload: bytes) -> None: ...
+    def add_consumer(self, queue_number: int, number: int, **facts: Any) -> Any: ...
+    def remove_consumer(self, number: int) -> Any: ...
+    def lend(self, queue_number: int, slot: int) -> None: ...
+
+
+class Asker:
+    """Stands for the client's connection in the verbs of the engine."""
+
+    def __init__(self, vhost: VHost) -> None:
+        self.vhost = vhost
+        self.user = OperatorName("another node")
+        self.name = "another node"
+        self.exclusive_queues: set[str] = set()
+        self.errand: Errand | None = None
+        self.token = ""
+
+
+def encode_error(error: AmqpError) -> bytes:
+    return msgspec.msgpack.encode((error.reply_code, error.explanation))
+
+
+def decode_error(payload: bytes) -> AmqpError:
+    """The error as it was raised at the home. Raises ValueError for what is none."""
+    code, explanation = msgspec.msgpack.decode(payload, type=tuple[int, str])
+    return error_class(code)(explanation)
+
+
+class HomeRequests:
+    """`handle` is called with every request; the answer leaves by the link's `reply`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._verbs: dict[str, Callable[..., Any]] = {
+            "facts": self._facts,
+            "purge": self._purge,
+            "delete": self._delete,
+            "get": self._get,
+            "consume": self._consume,
+            "cancel": self._cancel,
+        }
+
+    def handle(self, link: HomeLink, request: int, payload: bytes) -> None:
+        """Raises ValueError when the other node sends what no node sends."""
+        verb, vhost_name, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
+        act = self._verbs.get(verb)
+        if act is None:
+            raise ValueError(f"a request for {verb!r:.40}")
+        vhost = self._engine.vhosts.get(vhost_name)
+        if vhost is None:
+            error = InternalError(f"vhost '{vhost_name}' is gone")
+            link.reply(request, False, encode_error(error))
+            return
+        self._run(link, request, partial(act, link, Asker(vhost), *arguments))
+
+    def _run(self, link: HomeLink, request: int, act: Callable[[], Any]) -> None:
+        journal = self._engine.journal
+        written = 0 if journal is None else journal.appended
+        try:
+            answer = act()
+        except Postponed as later:
+            again = partial(self._run, link, request, act)
+            self._when_ready(later, act.args[1], again)  # type: ignore[attr-defined]
+        except AmqpError as error:
+            link.reply(request, False, encode_error(error))
+        except TypeError as error:
+            raise ValueError(f"a request with other arguments than it has: {error}") from error
+        else:
+            reply = partial(link.reply, request, True, msgspec.msgpack.encode(answer))
+            if journal is not None and journal.appended != written:
+                # What was done must be on the disk before anybody hears that it was.
+                journal.when_persisted(journal.appended, reply)
+            else:
+                reply()
+
+    def _when_ready(self, later: Postponed, asker: Asker, again: Callable[[], None]) -> None:
+        if later.errand is not None:
+            asker.errand = later.errand
+            later.errand.when_done(partial(self._engine.resuming.append, again))
+            return
+        assert self._engine.journal is not None
+        self._engine.journal.when_persisted(later.mark, again)
+
+    # -- verbs -------------------------------------------------------------------------------------
+
+    def _facts(self, _link: HomeLink, asker: Asker, name: str) -> tuple[int, int]:
+        queue = asker.vhost.queue(name)
+        touch(self._engine, queue)
+        _, ready, consumers = facts(queue)
+        return ready, consumers
+
+    def _purge(self, _link: HomeLink, asker: Asker, name: str) -> int:
+        return self._engine.purge_queue(asker, name)  # type: ignore[arg-type]
+
+    def _delete(
+        self, _link: HomeLink, asker: Asker, name: str, if_unused: bool, if_empty: bool
+    ) -> int:
+        return self._engine.delete_queue(asker, name, if_unused, if_empty)  # type: ignore[arg-type]
+
+    def _get(
+        self, link: HomeLink, asker: Asker, name: str, no_ack: bool
+    ) -> tuple[bytes, int, bool, int] | bool:
+        """(message, slot, redelivered, ready messages left); False from an empty queue."""
+        queue = asker.vhost.queue(name)
+        touch(self._engine, queue)
+        found = queue.get(no_ack, self._engine.clock.now_ms())
+        if found is None:
+            queue.got_empty += 1
+            return False
+        if found == 0:
+            raise Postponed(queue.open_mark)
+        message, slot, redelivered = found
+        if not no_ack:
+            link.lend(queue.number, slot)
+        return encode_message(message), slot, redelivered, queue.ready
+
+    def _consume(
+        self,
+        link: HomeLink,
+        asker: Asker,
+        name: str,
+        number: int,
+        tag: str,
+        no_ack: bool,
+        exclusive: bool,
+        priority: int,
+        prefetch: int,
+        arguments: bytes,
+        channel: str,
+    ) -> bool:
+        queue = asker.vhost.queue(name)
+        check_exclusive(queue, exclusive)
+        queue.had_consumers = True
+        link.add_consumer(
+            queue.number,
+            number,
+            tag=tag,
+            no_ack=no_ack,
+            exclusive=exclusive,
+            priority=priority,
+            prefetch=prefetch,
+            arguments=decode_table(arguments),
+            channel=channel,
+        )
+        touch(self._engine, queue)
+        self._engine.emit("consumer.created", vhost=asker.vhost.name, queue=name, tag=tag)
+        return True
+
+    def _cancel(self, link: HomeLink, _asker: Asker, number: int) -> bool:
+        consumer = link.remove_consumer(number)
+        if consumer is not None:
+            self.consumer_gone(consumer.queue, consumer.tag)
+        return True
+
+    def consumer_gone(self, queue: AmqpQueue, tag: str) -> None:
+        """A consumer on another node is off its queue, by request or with its link."""
+        if queue.deleted:
+            return
+        touch(self._engine, queue)
+        self._engine.emit("consumer.deleted", vhost=queue.vhost.name, queue=queue.name, tag=tag)
+        queue.run(self._engine.clock.now_ms())
+        delete_if_unused(self._engine, queue)

@@ -1,0 +1,68 @@
+"""A queue whose home is another node, as clients of this one know it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warren.engine.amqp_queue import DESCRIBED_SLOTS, Described, describe
+from warren.gateway.remote_queue import RemoteQueue
+
+if TYPE_CHECKING:
+    from warren.engine.effects import Effects
+    from warren.engine.vhost import VHost
+    from warren.gateway.gateway import Gateway
+    from warren.model.policy import EffectiveArguments
+    from warren.model.queue_arguments import QueueDeclaration
+    from warren.session.channel import Consumer
+    from warren.session.connection import Connection
+
+
+class RemoteAmqpQueue(Described, RemoteQueue):
+    """What the engine asks of a queue, as far as it can be known here; the rest is at its home."""
+
+    __slots__ = (*DESCRIBED_SLOTS, "_expected", "name")
+
+    is_remote = True
+    #: What only the home knows.
+    ready = 0
+    unacked = 0
+    single_active = False
+    exclusive_consumer = None
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        name: str,
+        vhost: VHost,
+        _effects: Effects,
+        declaration: QueueDeclaration,
+        owner: Connection | None,
+        effective: EffectiveArguments,
+        home: str,
+    ) -> None:
+        RemoteQueue.__init__(self, gateway, 0)
+        self.name = name
+        #: Consumers that the home has attached and that are about to start here: their numbers.
+        self._expected: dict[Consumer, int] = {}
+        describe(self, vhost, declaration, owner, effective, home)
+
+    def expect(self, consumer: Consumer, number: int) -> None:
+        """The home has attached this consumer under this number."""
+        self._expected[consumer] = number
+
+    def add_consumer(self, consumer: Any, exclusive: bool = False, number: int = 0) -> int:
+        return super().add_consumer(consumer, exclusive, self._expected.pop(consumer, number))
+
+    def govern(self, effective: EffectiveArguments, _now_ms: int) -> None:
+        """Take over what arguments and policies say now; the home acts on it."""
+        self.effective = effective
+
+    def configure(self) -> None:
+        """Only the home has limits to keep."""
+
+    def purge(self) -> int:
+        """What it held was at its home."""
+        return 0
+
+    def expire(self, now_ms: int) -> None:
+        """Messages expire at the home."""
