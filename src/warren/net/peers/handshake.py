@@ -1,9 +1,10 @@
 """The greeting of two nodes: who they are, and that both have the secret of the cluster. No IO.
 
-The dialler says hello, the acceptor says hello, the dialler proves, the acceptor proves. A proof is
-an HMAC-SHA256 over both hellos, each with a fresh challenge, and over the role of the one who
-proves, so that neither an earlier proof nor the other's own is of any use. Whoever does not like
-what it hears says why, once, so that the logs of both sides can.
+The dialler says hello, the acceptor says hello, the dialler proves, the acceptor proves, and the
+dialler says that it is content; it need not wait after that. A proof is an HMAC-SHA256 over both
+hellos, each with a fresh challenge, and over the role of the one who proves, so that neither an
+earlier proof nor the other's own is of any use. Whoever does not like what it hears says why, once,
+so that the logs of both sides can.
 
 A hello begins with a mark and the version in every version there will be; the rest is MessagePack
 whose fields are bounded, and may get more fields at its end.
@@ -31,6 +32,7 @@ GREETING_BYTES_MAX = 4096
 HELLO = 1
 PROOF = 2
 REFUSAL = 3
+CONTENT = 7
 
 _PURPOSE = b"warren node proof\0"
 
@@ -137,6 +139,7 @@ class Greeting:
         self._peer_bytes = b""
         self._secret = secret
         self._judge = judge
+        self._is_proved = False
         #: What the other said of itself; not to be believed before `is_done`.
         self.peer: Hello | None = None
         self.is_done = False
@@ -163,8 +166,11 @@ class Greeting:
             return []
         if kind == HELLO and self.peer is None:
             return self._take_hello(payload)
-        if kind == PROOF and self.peer is not None:
+        if kind == PROOF and self.peer is not None and not self._is_proved:
             return self._take_proof(self.peer, payload)
+        if kind == CONTENT and self._is_proved:
+            self.is_done = True
+            return []
         raise GreetingError(f"a frame of kind {kind} in the middle of the greeting")
 
     def _take_hello(self, payload: bytes) -> list[Frame]:
@@ -190,10 +196,11 @@ class Greeting:
         refusal = self._judge(peer)
         if refusal is not None:
             return self._refuse(refusal)
-        self.is_done = True
+        self._is_proved = True
         if self._own.role is Role.ACCEPTOR:
             return [(PROOF, self._proof_of(self._own.role))]
-        return []
+        self.is_done = True
+        return [(CONTENT, b"")]
 
     def _proof_of(self, role: Role) -> bytes:
         hellos = (self._own_bytes, self._peer_bytes)

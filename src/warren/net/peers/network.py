@@ -20,7 +20,6 @@ from warren.net.peers.handshake import (
     Hello,
     Refusal,
     Role,
-    decode_refusal,
 )
 from warren.net.peers.owner import PeerOwner
 from warren.net.peers.partition import Partition
@@ -285,27 +284,25 @@ class PeerNetwork:
     # -- what links tell
 
     def greeting_frame(self, link: PeerLink, kind: int, payload: bytes) -> None:
-        """A frame of the greeting, or a refusal after it."""
+        """A frame of the greeting."""
         greeting = self._links[link]
-        if greeting is None:
-            self._refused_by_peer(link, link.peer, decode_refusal(payload))
-            return
+        assert greeting is not None
         answers = greeting.take(kind, payload)
-        hello = greeting.peer
-        if hello is not None and self.is_blocked(hello.name):
+        name = self._name_of(link)
+        if self.is_blocked(name):
             link.mute(True)
             return
         for answer in answers:
             link.send(*answer)
-        name = hello.name if hello is not None else self._name_of(link)
         if greeting.refused_by_peer is not None:
-            self._refused_by_peer(link, name, greeting.refused_by_peer)
+            self._note_refusal(name, f"refuses us: {greeting.refused_by_peer.text}", link)
+            link.lost("it refuses us")
         elif greeting.refusal is not None:
             self._note_refusal(name, f"refused by us: {greeting.refusal.text}", link)
             link.part()
         elif greeting.is_done:
-            assert hello is not None
-            self._greeted(link, hello)
+            assert greeting.peer is not None
+            self._greeted(link, greeting.peer)
 
     def control_frame(self, link: PeerLink, kind: int, payload: bytes) -> None:
         """For the owner."""
@@ -336,6 +333,10 @@ class PeerNetwork:
 
     def _greeted(self, link: PeerLink, hello: Hello) -> None:
         name = hello.name
+        if hello.incarnation < self._newest.get(name, 0):
+            # A newer one was quicker while this one was on its way.
+            link.lost("there is a newer one")
+            return
         self._links[link] = None
         self._newest[name] = hello.incarnation
         self._refusals.pop(name, None)
@@ -363,10 +364,6 @@ class PeerNetwork:
         link.hold_credit(self._credit_held)
         if name in self._diallers and self._diallers[name].link is None:
             self._diallers[name].hurry()
-
-    def _refused_by_peer(self, link: PeerLink, name: str, reason: Refusal) -> None:
-        self._note_refusal(name, f"refuses us: {reason.text}", link)
-        link.lost("it refuses us")
 
     def _note_refusal(self, name: str, text: str, link: PeerLink) -> None:
         if name in self._diallers:

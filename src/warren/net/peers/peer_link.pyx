@@ -36,8 +36,7 @@ cdef extern from "<sys/socket.h>" nogil:
     int MSG_PEEK
 
 cdef enum:
-    # Kinds of the link itself; the greeting has 1 to 3 (handshake.py).
-    REFUSAL = 3
+    # Kinds of the link itself; the greeting has 1 to 3 and 7 (handshake.py).
     PING = 4
     CREDIT = 5
     PIECE = 6          # the beginning, or a middle part, of a control frame that comes later
@@ -75,8 +74,8 @@ PARTING_S = 0.5
 cdef class PeerLink(PeerPort):
     """What plain and TLS links share.
 
-    `events` has three methods: `greeting_frame(link, kind, payload)` until `become_ready` and for a
-    refusal after it, `control_frame(link, kind, payload)`, and `link_lost(link, reason)`.
+    `events` has three methods: `greeting_frame(link, kind, payload)` until `become_ready`,
+    `control_frame(link, kind, payload)` after it, and `link_lost(link, reason)`.
     """
 
     def __init__(self, Hub hub not None, events, log, str name not None, bint dialled,
@@ -197,7 +196,7 @@ cdef class PeerLink(PeerPort):
 
     cdef int take_own_frame(self, int kind, const uint8_t* payload, size_t n) except -1:
         cdef uint64_t granted
-        if self.state == GREETING or kind == REFUSAL:
+        if self.state == GREETING:
             frame = PyBytes_FromStringAndSize(<char*>payload, n)
             self.events.greeting_frame(self, kind, frame)
         elif kind == CREDIT:
