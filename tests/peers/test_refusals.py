@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import struct
 import time
@@ -275,6 +276,47 @@ def test_half_a_greeting_does_not_last() -> None:
         await ends(silent)
         await ends(reader)
         assert 0.2 < time.monotonic() - began < 1.5
+
+    run(scenario)
+
+
+def test_a_reset_that_comes_with_bytes_is_told_at_once() -> None:
+    async def scenario() -> None:
+        b = node("b", options=PeerOptions())
+        _, writer = await greet(b)
+        await until(lambda: b.notes.home_links)
+        raw = writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.write(frame(DATA, b"last words"))
+        writer.transport.abort()
+        await until(lambda: b.notes.count("lost", "home", "x"), timeout_s=0.4)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_spoiled_frames_never_hurt_the_node(seed: int) -> None:
+    async def scenario() -> None:
+        dice = random.Random(seed)
+        b, other = node("b"), node("a")
+        other.network.set_peers({"b": b.address})
+        await until(lambda: other.is_up("b"))
+        for number in range(15):
+            reader, writer = await greet(b, f"x{number}")
+            data = bytearray()
+            for _ in range(30):
+                kind = dice.choice([CONTROL, DATA, 4, 5, 6, 7, dice.randrange(256)])
+                data += frame(kind, dice.randbytes(dice.choice([0, 1, 8, 8, 100, 5000])))
+            for _ in range(dice.randrange(3)):
+                data[dice.randrange(len(data))] = dice.randrange(256)
+            cut = dice.randrange(len(data))
+            writer.write(data[:cut])
+            await asyncio.sleep(0)
+            writer.write(data[cut:])
+            writer.close()
+            await ends(reader)
+        assert other.is_up("b")
+        assert other.notes.count("down", "b") == 0
 
     run(scenario)
 

@@ -27,10 +27,10 @@ from warren.net.peers.peer_link import (
     CONTROL_FRAME_BYTES_MAX,
     PeerLink,
     SocketPeerLink,
-    StreamPeerLink,
 )
 from warren.net.peers.settings import Identity, PeerOptions, PeerTls
 from warren.net.peers.status import PeerStatus, RareLog
+from warren.net.peers.stream_peer_link import StreamPeerLink
 from warren.net.peers.transport import PeerListener, encrypt
 
 #: The clock of pings and silences ticks this many times in a ping's interval.

@@ -63,8 +63,3 @@ cdef class SocketPeerLink(PeerLink):
     cdef bint writing                # waits for the socket to take more
 
     cdef ssize_t send_some(self, Output output, size_t n) except -2
-
-
-cdef class StreamPeerLink(PeerLink):
-    cdef object transport
-    cdef bint paused

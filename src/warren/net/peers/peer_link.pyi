@@ -1,4 +1,3 @@
-import asyncio
 import logging
 import socket as socket_module
 from collections.abc import Callable
@@ -66,5 +65,3 @@ class SocketPeerLink(PeerLink):
         window_bytes: int,
         socket: socket_module.socket,
     ) -> None: ...
-
-class StreamPeerLink(PeerLink, asyncio.Protocol): ...

@@ -10,7 +10,8 @@ from typing import Any
 
 from warren.net.hub import Hub
 from warren.net.listener import Listener, SocketOptions
-from warren.net.peers.peer_link import UNSENT_BYTES_MAX, StreamPeerLink
+from warren.net.peers.peer_link import UNSENT_BYTES_MAX
+from warren.net.peers.stream_peer_link import StreamPeerLink
 
 
 class PeerListener(Listener):
