@@ -1,0 +1,1 @@
+"""The links between the nodes of a cluster: greeting, frames, heartbeats, credit."""
