@@ -11,7 +11,7 @@ LAYERS = [
     {"base"},
     {"model"},
     {"wire", "telemetry", "config"},
-    {"session", "routing", "queue", "replication", "cluster", "store", "auth"},
+    {"session", "routing", "queue", "gateway", "replication", "cluster", "store", "auth"},
     {"engine"},
     {"net"},
     {"management", "ctl"},
@@ -23,7 +23,7 @@ IMPORT = re.compile(r"^\s*(?:from|cimport|import)\s+warren\.(\w+)", re.MULTILINE
 OUTSIDE_WORLD = re.compile(
     r"^\s*(?:from|import)\s+(socket|asyncio|time|random|threading|os|logging)\b", re.MULTILINE
 )
-SANS_IO = {"session", "routing", "queue", "model", "wire"}
+SANS_IO = {"session", "routing", "queue", "gateway", "model", "wire"}
 
 
 def compiled_sources() -> list[Path]:

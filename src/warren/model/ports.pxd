@@ -23,7 +23,8 @@ cdef struct Run:
 
 
 cdef class PublisherPort:
-    cdef int part_done(self, uint64_t tag, bint accepted) except -1
+    cdef bint part_done(self, uint64_t tag, bint accepted) except -1
+    cdef int parts_over(self) except -1
 
 
 cdef class TurnClock:
@@ -32,6 +33,8 @@ cdef class TurnClock:
     cdef public PublisherPort publisher
     cdef public uint64_t publish_tag
     cdef public uint64_t parts   # answers that are still to come for that publish
+    cdef list ending             # sinks that have gathered something to be sent in this turn
+    cdef int end_all(self) except -1
 
 
 cdef class ConsumerPort:
@@ -54,6 +57,7 @@ cdef class QueuePort:
     cdef int ack(self, uint64_t slot) except -1
     cdef int reject(self, uint64_t slot) except -1
     cdef int requeue(self, uint64_t slot) except -1
+    cdef int take_back(self, uint64_t slot) except -1
     cdef int pump(self, int64_t now_ms) except -1
     cdef int pump_some(self, int64_t now_ms, int limit) except -1
     cdef int consumer_ready(self, ConsumerPort consumer) except -1
@@ -129,6 +133,7 @@ cdef enum:
 cdef class FrameSink:
     cdef int take_frame(self, int kind, const uint8_t* payload, size_t n) except -1
     cdef int end_turn(self) except -1
+    cdef int send_gathered(self) except -1
 
 
 cdef class PeerPort:

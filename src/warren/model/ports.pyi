@@ -9,6 +9,7 @@ class TurnClock:
     publisher: PublisherPort | None
     publish_tag: int
     parts: int
+    def end(self) -> None: ...
 
 class ConsumerPort:
     priority: int

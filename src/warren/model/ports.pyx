@@ -10,12 +10,33 @@ cdef class PublisherPort:
     once for each, with the `publish_tag` of that moment.
     """
 
-    cdef int part_done(self, uint64_t tag, bint accepted) except -1:
+    cdef bint part_done(self, uint64_t tag, bint accepted) except -1:
+        """True: call `parts_over` when all answers that came together have been told."""
+        return False
+
+    cdef int parts_over(self) except -1:
         return 0
 
 
 cdef class TurnClock:
     """The time of the turn that is going on, shared by all who need it: set once, read often."""
+
+    def __cinit__(self):
+        self.ending = []
+
+    cdef int end_all(self) except -1:
+        cdef FrameSink sink
+        cdef list ending
+        while self.ending:
+            ending = self.ending
+            self.ending = []
+            for sink in ending:
+                sink.send_gathered()
+        return 0
+
+    def end(self):
+        """The turn is over: what was gathered for other nodes goes out."""
+        self.end_all()
 
 
 cdef class ConsumerPort:
@@ -46,6 +67,10 @@ cdef class QueuePort:
         raise NotImplementedError
 
     cdef int requeue(self, uint64_t slot) except -1:
+        raise NotImplementedError
+
+    cdef int take_back(self, uint64_t slot) except -1:
+        """Put a message back that its consumer never saw: as if it had not been delivered."""
         raise NotImplementedError
 
     cdef int pump(self, int64_t now_ms) except -1:
@@ -225,6 +250,10 @@ cdef class FrameSink:
 
     cdef int end_turn(self) except -1:
         """All frames that came together have been taken."""
+        return 0
+
+    cdef int send_gathered(self) except -1:
+        """The turn is over; called once for each time it stood in `TurnClock.ending`."""
         return 0
 
     def link_lost(self):

@@ -66,6 +66,8 @@ cdef class Hub:
         if self.effects.pending:
             # Dead letters stand in the log before it hears that they left their queue.
             self.engine.run_effects()
+        if self.turn.ending:
+            self.turn.end_all()
         if self.journal is not None:
             self.journal.end_turn()
         while self.dirty:

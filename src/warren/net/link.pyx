@@ -173,7 +173,10 @@ cdef class Link(LinkPort):
                 waiting.remove(self)
                 if not waiting:
                     del self.hub.held[queue]
-            queue.pause_ended(self.held_deliveries, self.hub.now_ms())
+            if queue.pause_ended(self.held_deliveries, self.hub.now_ms()) and not self.closed:
+                # A queue on another node: nothing but room there ends the pause.
+                self.hold_back(queue)
+                return
         if not self.closed:
             self.update_reading()
 

@@ -426,12 +426,22 @@ cdef class Queue(Backlog):
         self.enforce_limits()
         return self.arm_head() if self.may_expire else 0
 
+    cdef int take_back(self, uint64_t slot) except -1:
+        self.unacked -= 1
+        self.delivered -= 1
+        self.level(slot).put_back(position_of(slot))
+        self.ready += 1
+        self.enforce_limits()
+        return self.arm_head() if self.may_expire else 0
+
     def settle(self, str how not None, uint64_t slot):
-        """Settle one delivery from Python: "ack", "reject" or "requeue"."""
+        """Settle one delivery from Python: "ack", "reject", "requeue" or "take back"."""
         if how == "ack":
             self.ack(slot)
         elif how == "reject":
             self.reject(slot)
+        elif how == "take back":
+            self.take_back(slot)
         else:
             self.requeue(slot)
 

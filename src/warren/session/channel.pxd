@@ -1,7 +1,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.model.message cimport Message
-from warren.model.ports cimport ConsumerPort, JournalPort, QueuePort, Route
+from warren.model.ports cimport (
+    ConsumerPort, JournalPort, PublisherPort, QueuePort, Route, TurnClock,
+)
 from warren.session.confirms cimport Confirms
 from warren.session.deliveries cimport Deliveries
 from warren.session.outlet cimport Outlet
@@ -34,7 +36,7 @@ cdef class Consumer(ConsumerPort):
     cdef int encode(self, Message message, bint redelivered) except -1
 
 
-cdef class Channel:
+cdef class Channel(PublisherPort):
     cdef readonly int number
     cdef readonly object connection
     cdef readonly object engine

@@ -15,7 +15,9 @@ from libc.string cimport memcmp, memcpy
 from warren.model.message cimport (
     BAD_EXPIRATION, HAS_CARBON_COPY, HAS_REPLY_TO, HAS_USER_ID, Message,
 )
-from warren.model.ports cimport ConsumerPort, JournalPort, QueuePort, Route, RouteBook
+from warren.model.ports cimport (
+    ConsumerPort, JournalPort, PublisherPort, QueuePort, Route, RouteBook, TurnClock,
+)
 from warren.session.confirms cimport Confirms
 from warren.session.deliveries cimport Deliveries, Delivery
 from warren.session.outlet cimport Outlet
@@ -144,7 +146,7 @@ def share_room(list consumers not None, size_t first, int64_t now_ms):
 
 
 @cython.final
-cdef class Channel:
+cdef class Channel(PublisherPort):
     """See the module's text."""
 
     def __init__(self, connection, engine, Outlet outlet not None, int number,
@@ -261,6 +263,7 @@ cdef class Channel:
         cdef Route route = self.route
         cdef QueuePort queue = None
         cdef JournalPort journal = self.journal
+        cdef TurnClock turn = self.outlet.turn
         cdef uint64_t mark = 0
         cdef int refused = 0
         cdef Py_ssize_t i, n
@@ -277,11 +280,15 @@ cdef class Channel:
             return 0
         if journal is not None:
             mark = journal.commit_mark
+        if self.confirms is not None:
+            turn.publisher = self
+            turn.publish_tag = self.confirms.last + 1
+            turn.parts = 0
         n = len(route.queues)
         if route.plain and n and not message.marks & SPECIAL and not self.traced:
             for i in range(n):
                 queue = <QueuePort>route.queues[i]
-                refused |= queue.publish(message, self.outlet.turn.now_ms)
+                refused |= queue.publish(message, turn.now_ms)
                 if queue.congested:
                     self.outlet.link.hold_back(queue)
             if journal is not None:
@@ -290,12 +297,18 @@ cdef class Channel:
                 if journal.behind:
                     self.outlet.link.hold_back(queue)
         else:
-            refused = self.engine.publish(self, message, route, self.mandatory)
+            try:
+                refused = self.engine.publish(self, message, route, self.mandatory)
+            except BaseException:
+                # The channel is over: nobody may be taken for the one who publishes.
+                turn.publisher = None
+                raise
         if self.confirms is not None:
+            turn.publisher = None
             if journal is not None:
                 # Only what this publish has written is waited for.
                 mark = journal.commit_mark if journal.commit_mark != mark else 0
-            self.confirms.note(refused == 0, mark)
+            self.confirms.note(refused == 0, mark, turn.parts)
             if not self.confirms_due:
                 self.confirms_due = True
                 self.outlet.confirming.append(self)
@@ -307,10 +320,22 @@ cdef class Channel:
         if self.confirms is not None and not self.closing:
             self.confirms.flush(self.outlet, self.number,
                                 ALL_PERSISTED if self.journal is None else self.journal.persisted)
-            if self.confirms.count and not self.confirms_waiting:
+            if (self.confirms.count and not self.confirms_waiting and self.journal is not None
+                    and self.confirms.at(0).mark > self.journal.persisted):
                 self.confirms_waiting = True
                 self.journal.confirming.append(self)
         return 0
+
+    cdef bint part_done(self, uint64_t tag, bint accepted) except -1:
+        if self.confirms is None or not self.confirms.part_done(tag, accepted):
+            return False
+        if self.confirms_due:
+            return False
+        self.confirms_due = True
+        return True
+
+    cdef int parts_over(self) except -1:
+        return self.flush_confirms()
 
     def release_confirms(self):
         """The log has come further: some of what waits may be told."""

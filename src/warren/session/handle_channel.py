@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warren.model.errors import NotImplemented_, PreconditionFailed
+from warren.model.errors import NotImplemented_, Postponed, PreconditionFailed
+from warren.session.commit import Commit
 
 if TYPE_CHECKING:
     from warren.session.channel import Channel
@@ -56,17 +57,41 @@ def tx_commit(channel: Channel) -> Reply:
     """Publishes and settlements happen now, in the order they were asked for."""
     if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
+    errand = channel.connection.errand
+    if errand is not None and isinstance(errand.memo, Commit):
+        return _answer_commit(channel, errand.memo)
     (_, *steps), channel.transaction = channel.transaction, None
-    refused = 0
+    commit = Commit(channel.outlet.turn)
+    waits = False
+    commit.begin()
     try:
         for step in steps:
             if isinstance(step[0], int):
                 channel.settle_tag(*step)
-            else:
-                refused |= channel.engine.publish(channel, *step)
+            elif channel.engine.publish(channel, *step):
+                commit.refused = True
     finally:
+        waits = commit.end()
         channel.transaction = new_transaction()
-    if refused:
+    if waits:
+        journal = channel.engine.journal
+        commit.mark = 0 if journal is None else journal.appended
+        channel.connection.errand = commit.errand
+        raise Postponed(errand=commit.errand)
+    return _outcome(commit)
+
+
+def _answer_commit(channel: Channel, commit: Commit) -> Reply:
+    """The other nodes have answered; what this one wrote must be on its disk too."""
+    journal = channel.engine.journal
+    if journal is not None and journal.persisted < commit.mark:
+        raise Postponed(commit.mark)
+    channel.connection.errand = None
+    return _outcome(commit)
+
+
+def _outcome(commit: Commit) -> Reply:
+    if commit.refused:
         raise PreconditionFailed("partial tx completion")
     return ("tx.commit-ok",)
 

@@ -1,0 +1,268 @@
+"""The gateway's end of the link to one home: what comes back, and what happens when links change.
+
+It outlives links. Publishes that the home has not answered are kept and sent again on the next link
+to the same incarnation of the home, which drops those it has had; when the home is gone, or comes
+back as another incarnation, they are refused, since nobody knows what became of them.
+"""
+
+cimport cython
+from libc.stdint cimport uint8_t, uint64_t
+
+from warren.gateway.attachment cimport Attachment
+from warren.gateway.frames cimport (
+    DELIVER_HEAD_BYTES, FRAME_CONFIRM, FRAME_DELIVER, FRAME_HEARD, FRAME_MORE, FRAME_REFUSED,
+    FRAME_REPLY, FRAME_REQUEST, FRAME_START, REPLY_HEAD_BYTES, REQUEST_HEAD_BYTES, SETTLE_RETURN,
+    START_BYTES,
+)
+from warren.gateway.messages cimport Incoming, IncomingPayload, write_payload
+from warren.gateway.remote_queue cimport RemoteQueue
+from warren.gateway.stream cimport Stream
+from warren.gateway.unanswered cimport Sent
+from warren.model.message cimport Message
+from warren.model.ports cimport FrameSink, PeerPort, PublisherPort
+from warren.wire.octets cimport load32, load64, store16, store64
+
+from warren.gateway.errors import LinkLostError
+from warren.model.errand import Errand
+
+
+@cython.final
+cdef class Deaf(FrameSink):
+    """Takes the frames of a link that another has replaced."""
+
+    cdef int take_frame(self, int kind, const uint8_t* payload, size_t n) except -1:
+        return 0
+
+
+@cython.final
+cdef class Gateway(Stream):
+    """One for each home; see the module's text."""
+
+    def __init__(self, turn, effects, str home not None=""):
+        Stream.__init__(self, turn, effects)
+        self.home = home
+        self.errands = {}
+        self.told = []
+        self.incoming = Incoming()
+        self.payload = IncomingPayload()
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def attach_link(self, PeerPort port not None):
+        """There is a link to the home: what is unanswered goes out on it, in order."""
+        cdef uint8_t* p
+        if self.port is not None:
+            self.port.sink = Deaf()
+            self.link_lost()
+        if self.incarnation and self.incarnation != port.incarnation:
+            self.home_gone()
+        self.incarnation = port.incarnation
+        self.gone = False
+        self.port = port
+        port.sink = self
+        self.written = self.unanswered.answered
+        p = port.reserve(FRAME_START, START_BYTES)
+        store64(p, self.unanswered.answered)
+        port.commit(START_BYTES)
+        self.write_publishes()
+        if self.on_attached is not None:
+            self.on_attached(self)
+
+    def link_lost(self):
+        """Deliveries of this link are the home's again; publishes wait for the next link."""
+        if self.port is None:
+            return
+        self.port = None
+        self.session += 1
+        self.settled_len = self.run_count = 0
+        self.partial = 0
+        self.incoming = Incoming()
+        self.payload = IncomingPayload()
+        self.written = self.unanswered.answered
+        errands, self.errands = self.errands, {}
+        for errand in errands.values():
+            errand.fail(LinkLostError(f"the link to {self.home} is lost"))
+        self.tell_publishers()
+        self.relieve()
+
+    def home_gone(self):
+        """The home is down: nothing is waited for any longer."""
+        cdef Attachment attachment
+        self.link_lost()
+        self.gone = True
+        self.give_up()
+        for _, attachment in self.consumers.all():
+            if self.on_consumer_lost is not None:
+                self.on_consumer_lost(attachment.queue, attachment.consumer)
+
+    cdef int give_up(self) except -1:
+        """All that is unanswered is refused."""
+        while self.unanswered.count:
+            self.unanswered.answer_next(False, self.told)
+        self.written = self.unanswered.answered
+        self.tell_publishers()
+        return self.relieve()
+
+    # -- frames ------------------------------------------------------------------------------------
+
+    cdef int take_frame(self, int kind, const uint8_t* payload, size_t n) except -1:
+        if self.partial and kind != FRAME_MORE:
+            raise ValueError(f"frame {kind} in the middle of frame {self.partial}")
+        if kind == FRAME_DELIVER:
+            return self.on_deliver(payload, n)
+        if kind == FRAME_CONFIRM:
+            return self.on_confirm(payload, n)
+        if kind == FRAME_REFUSED:
+            return self.on_refused(payload, n)
+        if kind == FRAME_REPLY:
+            return self.on_reply(payload, n)
+        if kind == FRAME_MORE:
+            return self.on_more(payload, n)
+        raise ValueError(f"no home sends frame {kind}")
+
+    cdef int end_turn(self) except -1:
+        return self.tell_publishers()
+
+    cdef int tell_publishers(self) except -1:
+        cdef PublisherPort publisher
+        cdef list told
+        if self.told:
+            told = self.told
+            self.told = []
+            for publisher in told:
+                publisher.parts_over()
+        return 0
+
+    cdef int on_confirm(self, const uint8_t* p, size_t n) except -1:
+        """Everything up to a sequence number is answered: accepted, unless refused before."""
+        cdef uint64_t upto
+        if n != 8:
+            raise ValueError("a confirm has a wrong length")
+        upto = load64(p)
+        if upto > self.written:
+            raise ValueError("a confirm of what was never sent")
+        while self.unanswered.answered < upto:
+            self.unanswered.answer_next(True, self.told)
+        if self.refusals:
+            self.refusals = False
+            store64(self.port.reserve(FRAME_HEARD, 8), upto)
+            self.port.commit(8)
+        return self.relieve()
+
+    cdef int on_refused(self, const uint8_t* p, size_t n) except -1:
+        """Sequence numbers that some queue refused; the confirm that covers them follows."""
+        cdef size_t i
+        cdef Sent* entry
+        if n == 0 or n % 8:
+            raise ValueError("a list of refusals has a wrong length")
+        for i in range(0, n, 8):
+            if load64(p + i) > self.written:
+                raise ValueError("a refusal of what was never sent")
+            entry = self.unanswered.of(load64(p + i))
+            if entry is not NULL:
+                entry.refused = True
+        self.refusals = True
+        return 0
+
+    cdef int on_deliver(self, const uint8_t* p, size_t n) except -1:
+        cdef size_t used
+        if n < DELIVER_HEAD_BYTES:
+            raise ValueError("a delivery is cut short")
+        self.consumer = load32(p)
+        self.queue_number = load32(p + 4)
+        self.slot = load64(p + 8)
+        if p[16] > 1:
+            raise ValueError(f"a delivery has unknown flags {p[16]}")
+        self.redelivered = p[16]
+        used = DELIVER_HEAD_BYTES + self.incoming.begin(p + DELIVER_HEAD_BYTES,
+                                                        n - DELIVER_HEAD_BYTES)
+        if used != n:
+            raise ValueError("a delivery is longer than its message")
+        if self.incoming.whole:
+            return self.delivery_whole()
+        self.partial = FRAME_DELIVER
+        return 0
+
+    cdef int delivery_whole(self) except -1:
+        cdef Attachment attachment = <Attachment>self.consumers.at(self.consumer)
+        cdef Message message = self.incoming.message
+        self.incoming.message = None
+        if attachment is None or (<RemoteQueue>attachment.queue).number != self.queue_number:
+            # Its consumer was cancelled while it was under way.
+            return self.settle(SETTLE_RETURN, self.queue_number, self.slot)
+        return (<RemoteQueue>attachment.queue).arrived(
+            attachment, message, self.slot, self.redelivered)
+
+    cdef int on_reply(self, const uint8_t* p, size_t n) except -1:
+        if n < REPLY_HEAD_BYTES or p[8] > 1:
+            raise ValueError("a reply is malformed")
+        self.reply_id = load64(p)
+        self.reply_ok = p[8]
+        self.payload.begin(load32(p + 9), p + REPLY_HEAD_BYTES, n - REPLY_HEAD_BYTES)
+        return self.reply_whole()
+
+    cdef int reply_whole(self) except -1:
+        cdef bytes payload = self.payload.take()
+        if payload is None:
+            self.partial = FRAME_REPLY
+            return 0
+        self.partial = 0
+        errand = self.errands.pop(self.reply_id, None)
+        if errand is None:
+            raise ValueError("a reply to no request")
+        errand.finish((bool(self.reply_ok), payload))
+        return 0
+
+    cdef int on_more(self, const uint8_t* p, size_t n) except -1:
+        if self.partial == FRAME_DELIVER:
+            if self.incoming.go_on(p, n) != n:
+                raise ValueError("a delivery is longer than its message")
+            if self.incoming.whole:
+                self.partial = 0
+                return self.delivery_whole()
+            return 0
+        if self.partial == FRAME_REPLY:
+            self.payload.go_on(p, n)
+            return self.reply_whole()
+        raise ValueError("a piece of nothing")
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def request(self, int verb, bytes payload not None):
+        """Ask the home for something, after all that was sent before.
+
+        The errand's value is (whether it could be done, the answer); it fails with LinkLostError.
+        """
+        cdef uint8_t head[REQUEST_HEAD_BYTES]
+        errand = Errand()
+        if self.port is None:
+            errand.fail(LinkLostError(f"there is no link to {self.home}"))
+            return errand
+        self.write_publishes()
+        self.write_settlements()
+        self.last_request += 1
+        self.errands[self.last_request] = errand
+        store64(head, self.last_request)
+        store16(head + 8, <unsigned short>verb)
+        write_payload(self.port, FRAME_REQUEST, head, REQUEST_HEAD_BYTES, payload)
+        return errand
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def attached(self):
+        """(queue, consumer, number) of all consumers that the home has, or is to have again."""
+        return [(a.queue, a.consumer, number) for number, a in self.consumers.all()]
+
+    @property
+    def unanswered_count(self):
+        """Publishes that the home has not answered."""
+        return self.unanswered.count
+
+    @property
+    def unanswered_bytes(self):
+        """The memory they take."""
+        return self.unanswered.size
+
+    @property
+    def has_link(self):
+        return self.port is not None

@@ -1,0 +1,27 @@
+from typing import Any
+
+from warren.model.ports import ConsumerPort
+
+class Loan:
+    queue: Any
+    number: int
+    @property
+    def out(self) -> int: ...
+
+class RemoteConsumer(ConsumerPort):
+    number: int
+    loan: Loan
+    auto_ack: bool
+    exclusive: bool
+    cancelled: bool
+    prefetch: int
+    inflight: int
+    delivered: int
+    tag: str
+    channel: Any
+    arguments: dict[str, Any]
+    def cancel(self) -> None: ...
+    @property
+    def queue(self) -> Any: ...
+    @property
+    def credit(self) -> int: ...

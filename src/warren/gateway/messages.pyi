@@ -1,0 +1,9 @@
+from warren.model.message import Message
+
+class Incoming:
+    whole: bool
+
+class IncomingPayload: ...
+
+def encode_message(message: Message) -> bytes: ...
+def decode_message(data: bytes) -> Message: ...

@@ -1,0 +1,5 @@
+class GatewayRecord:
+    last: int
+    done: int
+    count: int
+    refused_count: int

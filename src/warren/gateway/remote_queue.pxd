@@ -1,0 +1,31 @@
+from libc.stdint cimport uint32_t, uint64_t
+
+from warren.gateway.attachment cimport Attachment
+from warren.gateway.slot_map cimport SlotMap
+from warren.gateway.stream cimport Stream
+from warren.model.message cimport Message
+from warren.model.ports cimport QueuePort
+
+
+cdef class RemoteQueue(QueuePort):
+    cdef readonly Stream gateway
+    cdef readonly uint32_t number
+    cdef list attachments
+    cdef readonly uint64_t parked        # deliveries that wait for their clients
+    cdef readonly uint64_t published
+    cdef readonly uint64_t delivered
+    cdef SlotMap out                     # our number of a delivery -> the home's slot + 1
+    cdef uint64_t session                # of what is out and parked
+    cdef uint64_t last_delivery
+    cdef size_t first                    # whose turn it is when parked deliveries go on
+    cdef bint pumping
+
+    cdef int renew(self) except -1
+    cdef uint64_t adopt(self, uint64_t slot) except 0
+    cdef int settle_one(self, int kind, uint64_t delivery) except -1
+    cdef int arrived(self, Attachment attachment, Message message, uint64_t slot,
+                     bint redelivered) except -1
+    cdef int pass_on(self, Attachment attachment, Message message, uint64_t slot,
+                     bint redelivered) except -1
+    cdef int give_back_parked(self, Attachment attachment) except -1
+    cdef Attachment find(self, consumer)

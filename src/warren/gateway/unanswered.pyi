@@ -1,0 +1,4 @@
+class Unanswered:
+    count: int
+    answered: int
+    size: int

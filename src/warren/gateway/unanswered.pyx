@@ -1,0 +1,107 @@
+"""Publishes that a home has not answered yet: all that is needed to send them again."""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+
+from warren.model.message cimport Message
+from warren.model.ports cimport PublisherPort
+
+cdef enum:
+    # What an entry and its message take beyond header and body, in bytes.
+    ENTRY_BYTES = 256
+    # A ring that was once longer than this is given back when everything is answered.
+    KEEP_ENTRIES = 4096
+
+
+@cython.final
+cdef class Unanswered:
+    """A ring in order of sequence numbers, which have no gaps."""
+
+    def __dealloc__(self):
+        cdef size_t i
+        for i in range(self.count):
+            Py_XDECREF(self.at(i).message)
+            Py_XDECREF(self.at(i).publisher)
+            free(self.at(i).numbers)
+        free(self.entries)
+
+    cdef Sent* at(self, size_t i) noexcept:
+        return &self.entries[(self.head + i) & (self.capacity - 1)]
+
+    cdef Sent* of(self, uint64_t sequence) noexcept:
+        """The entry of a sequence number; NULL when there is none."""
+        if sequence <= self.answered or sequence - self.answered > self.count:
+            return NULL
+        return self.at(<size_t>(sequence - self.answered - 1))
+
+    cdef int grow(self) except -1:
+        cdef size_t capacity = self.capacity * 2 if self.capacity else 64, i
+        cdef Sent* grown = <Sent*>malloc(capacity * sizeof(Sent))
+        if grown is NULL:
+            raise MemoryError()
+        for i in range(self.count):
+            grown[i] = self.at(i)[0]
+        free(self.entries)
+        self.entries = grown
+        self.capacity = capacity
+        self.head = 0
+        return 0
+
+    cdef int push(self, Message message, uint32_t number, PublisherPort publisher,
+                  uint64_t tag) except -1:
+        cdef Sent* entry
+        if self.count == self.capacity:
+            self.grow()
+        entry = self.at(self.count)
+        Py_INCREF(message)
+        entry.message = <PyObject*>message
+        entry.publisher = NULL
+        if publisher is not None:
+            Py_INCREF(publisher)
+            entry.publisher = <PyObject*>publisher
+        entry.tag = tag
+        entry.numbers = NULL
+        entry.number = number
+        entry.count = 1
+        entry.refused = False
+        self.count += 1
+        self.size += <uint64_t>message.header_len + message.body_len + ENTRY_BYTES
+        return 0
+
+    cdef int add_number(self, Sent* entry, uint32_t number) except -1:
+        """The same message goes to another queue, too."""
+        cdef uint32_t* grown
+        # The room doubles whenever the count is a power of two.
+        if entry.count & (entry.count - 1) == 0:
+            grown = <uint32_t*>realloc(entry.numbers, entry.count * 2 * sizeof(uint32_t))
+            if grown is NULL:
+                raise MemoryError()
+            entry.numbers = grown
+            grown[0] = entry.number
+        entry.numbers[entry.count] = number
+        entry.count += 1
+        return 0
+
+    cdef int answer_next(self, bint accepted, list waiting) except -1:
+        """The oldest is over: its publisher is told, and noted if it wants to know the end."""
+        cdef Sent entry = self.at(0)[0]
+        cdef Message message = <Message>entry.message
+        self.size -= <uint64_t>message.header_len + message.body_len + ENTRY_BYTES
+        self.head = (self.head + 1) & (self.capacity - 1)
+        self.count -= 1
+        self.answered += 1
+        free(entry.numbers)
+        Py_XDECREF(entry.message)
+        if self.count == 0 and self.capacity > KEEP_ENTRIES:
+            free(self.entries)
+            self.entries = NULL
+            self.capacity = self.head = 0
+        if entry.publisher is not NULL:
+            publisher = <PublisherPort>entry.publisher
+            Py_XDECREF(entry.publisher)
+            if (<PublisherPort>publisher).part_done(entry.tag, accepted and not entry.refused):
+                waiting.append(publisher)
+        return 0
