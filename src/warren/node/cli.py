@@ -233,6 +233,8 @@ def _run(
             logger("connection").warning(
                 "accepted without effect yet: %s", ", ".join(settings.without_effect)
             )
+        for warning in settings.warnings:
+            logger("cluster").warning(warning)
         # The directory first: whoever does not get it must leave the other's pid file alone.
         with _held_data_dir(settings, in_memory) as data_dir, _kept_pid_file(path):
             _run_in_loop(run(data_dir))

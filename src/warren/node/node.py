@@ -25,6 +25,7 @@ from warren.node.disk import DiskWatch
 from warren.node.errors import StartError, listen_error
 from warren.node.failure import Failure
 from warren.node.memory import MemoryWatch, memory_bytes, message_budget
+from warren.node.secret import cluster_secret
 from warren.node.settings import credential_validator, engine_settings, node_name
 from warren.node.store import NodeStore
 from warren.node.vhost_defaults import VHostDefaults
@@ -58,6 +59,8 @@ class Node:
         self.name = name or node_name(settings)
         #: Where data is kept, opened by whoever runs the node; None: in memory.
         self.data_dir = data_dir
+        #: What the nodes of a cluster show each other that they have; empty for a node alone.
+        self.secret = cluster_secret(settings.cluster, data_dir) if settings.cluster.peers else b""
         #: Set when the node can keep nothing more; see `failure.give_up`.
         self.failure = Failure()
         self.directory = Directory(
