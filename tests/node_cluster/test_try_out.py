@@ -11,15 +11,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pika
 import pytest
+from free_ports import free_first_port
 
 from warren.node.process_mark import ProcessMark
-from warren.node.try_out import TryOut, TryOutError, _ports, check_places
-from warren.testing.ports import reserve_ports
+from warren.node.try_out import TryOut, TryOutError, check_places, node_ports
 
 WAIT_S = 100
 
@@ -57,26 +56,6 @@ class Commands:
         mark = ProcessMark.read(self.folder / ".warren" / f"warren{number}" / "pid")
         assert mark is not None
         return mark
-
-
-def free_first_port(count: int) -> int:
-    """A first port all of whose nodes' ports are free."""
-    with ExitStack() as ends:
-        for port in reserve_ports(50, ends):
-            # Far below the ports that clients get.
-            first = 1100 + port % 9000
-            numbers = [p for n in range(1, count + 1) for p in _ports(n, first).values()]
-            probes = ExitStack()
-            try:
-                for number in numbers:
-                    probe = probes.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", number))
-            except OSError:
-                continue
-            finally:
-                probes.close()
-            return first
-    raise AssertionError("no ports are free")
 
 
 @pytest.fixture
@@ -190,7 +169,9 @@ def test_asked_wrongly(cluster: Commands) -> None:
 
 
 def test_what_a_directory_holds_stays(tmp_path: Path) -> None:
-    rows = [{"number": n, "name": f"warren{n}@localhost", **_ports(n, 5672)} for n in range(1, 4)]
+    rows = [
+        {"number": n, "name": f"warren{n}@localhost", **node_ports(n, 5672)} for n in range(1, 4)
+    ]
     (tmp_path / "cluster.json").write_text(json.dumps({"nodes": rows}))
     try_out = TryOut(tmp_path)
     assert try_out.node("2") == try_out.node("warren2") == try_out.node("warren2@localhost")

@@ -154,7 +154,7 @@ class TryOut:
             # Try-outs in several directories need nodes of several names.
             more = "" if first == AMQP_PORT else f"-{first}"
             return [
-                LocalNode(n, f"warren{n}{more}@localhost", self._place(n), **_ports(n, first))
+                LocalNode(n, f"warren{n}{more}@localhost", self._place(n), **node_ports(n, first))
                 for n in range(1, (count or NODES) + 1)
             ]
         nodes = self.nodes()
@@ -290,7 +290,7 @@ class TryOut:
                     self._wipe([])
 
 
-def _ports(number: int, first_port: int) -> dict[str, Any]:
+def node_ports(number: int, first_port: int) -> dict[str, Any]:
     """The management's and the metrics' ports are as far from the usual as the AMQP port is."""
     further = number - 1
     shift = first_port - AMQP_PORT + further
