@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from warren.base.text import nearest
+from warren.config.cluster import cluster_problems, cluster_warnings
 from warren.config.environment import environment_values, listener_entries, lookup
 from warren.config.errors import ConfigError
 from warren.config.file import Entry, configuration_files, read_entries
@@ -49,7 +50,15 @@ def load_settings(
     settings = from_flags.apply(from_environment.apply(settings))
     idle = sorted({*from_file.idle, *from_environment.idle, *from_flags.idle})
     given = from_file.given | from_environment.given | from_flags.given
-    return dataclasses.replace(settings, without_effect=tuple(idle), given=frozenset(given))
+    problems = cluster_problems(settings.cluster)
+    if problems:
+        raise ConfigError(problems)
+    return dataclasses.replace(
+        settings,
+        without_effect=tuple(idle),
+        warnings=tuple(cluster_warnings(settings.cluster)),
+        given=frozenset(given),
+    )
 
 
 def _files(path: Path | str | None, env: Mapping[str, str]) -> list[Path]:

@@ -18,9 +18,12 @@ from warren.config.values import (
     DURATION,
     ENDPOINT,
     FILE_NAME,
+    HOST_ENDPOINT,
     LOG_LEVEL,
     MILLISECONDS,
+    NODE_NAME,
     NONE,
+    PATH,
     PATTERN,
     PORT,
     RATIO,
@@ -31,6 +34,7 @@ from warren.config.values import (
     enum,
     integer,
     integer_or,
+    renamed,
     size,
 )
 
@@ -41,7 +45,20 @@ Shape = Literal["one", "list", "map", "records", "flags", "flags_added"]
 
 #: The largest message there can be, as in RabbitMQ: 512 MiB.
 MESSAGE_BYTES_MAX = 536_870_912
-LOCATORS = ("client-local", "balanced", "min-masters", "random")
+#: `balanced` is what newer versions of RabbitMQ call it.
+LOCATOR = renamed({"balanced": "min-masters"}, "client-local", "min-masters", "random")
+#: `stop_processing` says what happens on the side that pauses.
+PARTITION_HANDLING = renamed(
+    {"stop_processing": "pause_minority"},
+    "pause_minority",
+    "pause_if_all_down",
+    "ignore",
+    "autoheal",
+)
+#: RabbitMQ takes its own modules' names too.
+PEER_DISCOVERY = renamed(
+    {"rabbit_peer_discovery_classic_config": "classic_config"}, "classic_config"
+)
 LOG_CATEGORIES = (
     "connection",
     "channel",
@@ -214,33 +231,25 @@ _LIMITS = [
 
 _CLUSTER = [
     Key("cluster_name", "cluster.name", TEXT),
-    Key(
-        "cluster_partition_handling",
-        "cluster.partition_handling",
-        enum("ignore", "pause_minority", "pause_if_all_down", "autoheal"),
-    ),
+    Key("cluster_partition_handling", "cluster.partition_handling", PARTITION_HANDLING),
     Key(
         "cluster_partition_handling.pause_if_all_down.recover",
         "cluster.pause_recover",
         enum("ignore", "autoheal"),
     ),
     Key(
-        "cluster_partition_handling.pause_if_all_down.nodes.*", "cluster.pause_nodes", TEXT, "list"
+        "cluster_partition_handling.pause_if_all_down.nodes.*",
+        "cluster.pause_nodes",
+        NODE_NAME,
+        "list",
     ),
     Key("mirroring_sync_batch_size", "cluster.mirroring_sync_batch_size", integer(1)),
     Key("mirroring_sync_max_throughput", "cluster.mirroring_sync_bytes_per_s_max", BYTES),
+    Key("cluster_formation.peer_discovery_backend", "cluster.peer_discovery", PEER_DISCOVERY),
+    Key("cluster_formation.classic_config.nodes.*", "cluster.peers", NODE_NAME, "list"),
     Key(
-        "cluster_formation.peer_discovery_backend",
-        "cluster.peer_discovery",
-        enum(
-            "classic_config",
-            "dns",
-            "rabbit_peer_discovery_classic_config",
-            "rabbit_peer_discovery_dns",
-        ),
+        "cluster_formation.node_type", "cluster.node_type", renamed({"disk": "disc"}, "disc", "ram")
     ),
-    Key("cluster_formation.classic_config.nodes.*", "cluster.peers", TEXT, "list"),
-    Key("cluster_formation.dns.hostname", "cluster.dns_hostname", TEXT),
     Key("cluster_formation.discovery_retry_limit", "cluster.discovery_retry_limit", integer(0)),
     Key(
         "cluster_formation.discovery_retry_interval",
@@ -248,10 +257,17 @@ _CLUSTER = [
         MILLISECONDS,
     ),
     Key("cluster_formation.target_cluster_size_hint", "cluster.size_hint", integer(1)),
-    Key("queue_master_locator", "cluster.queue_master_locator", enum(*LOCATORS)),
-    Key("queue_leader_locator", "cluster.queue_master_locator", enum(*LOCATORS)),
+    Key("queue_master_locator", "cluster.queue_master_locator", LOCATOR),
+    Key("queue_leader_locator", "cluster.queue_master_locator", LOCATOR),
     Key("cluster_keepalive_interval", "cluster.keepalive_interval_ms", MILLISECONDS),
     Key("net_ticktime", "cluster.net_tick_s", SECONDS),
+    Key("cluster.listen", "cluster.listen", ENDPOINT),
+    Key("cluster.nodes.*", "cluster.links", HOST_ENDPOINT, "map"),
+    Key("cluster.secret_file", "cluster.secret_file", PATH),
+    *(
+        Key(f"cluster.tls.{name}", f"cluster.tls.{name}", TEXT)
+        for name in ("cacertfile", "certfile", "keyfile")
+    ),
 ]
 
 _LOG = [
@@ -331,11 +347,22 @@ SCHEMA: tuple[Key, ...] = (
     *_NODE,
 )
 
+#: Those of the cluster, which nothing obeys before nodes can be joined.
+_CLUSTER_WITHOUT_EFFECT = (
+    "cluster.listen",
+    "cluster.nodes",
+    "cluster.tls",
+    "cluster_formation",
+    "cluster_partition_handling",
+    "mirroring_sync_batch_size",
+    "mirroring_sync_max_throughput",
+    "queue_leader_locator",
+    "queue_master_locator",
+)
 #: Keys, by their beginning, that are read and kept while the part that obeys them is not there.
 KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
-    "cluster_formation",
+    *_CLUSTER_WITHOUT_EFFECT,
     "cluster_keepalive_interval",
-    "cluster_partition_handling",
     "definitions.skip_if_unchanged",
     "log.channel",
     "log.default",
@@ -350,16 +377,12 @@ KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
     "management.login_session_timeout",
     "management.ssl.depth",
     "management.ssl.honor_ecc_order",
-    "mirroring_sync_batch_size",
-    "mirroring_sync_max_throughput",
     "motd_file",
     "net_ticktime",
     "num_acceptors",
     "prometheus.ssl.depth",
     "prometheus.ssl.honor_ecc_order",
     "proxy_protocol",
-    "queue_leader_locator",
-    "queue_master_locator",
     "ssl_options.depth",
     "ssl_options.honor_ecc_order",
     "tcp_listen_options.exit_on_close",

@@ -1,8 +1,9 @@
 """Everything that can be configured, typed, with its default.
 
-One frozen tree; nothing here is global. Defaults are RabbitMQ's, with one exception that is on
+One frozen tree; nothing here is global. Defaults are RabbitMQ's, with two exceptions that are on
 purpose: `consumer_timeout` is off, because its 30 minutes closed the channels of healthy workers
-with long jobs. Secrets are left out of `repr`.
+with long jobs, and `cluster_partition_handling` is `pause_minority`, because `ignore` loses what
+was confirmed. Secrets are left out of `repr`.
 """
 
 from __future__ import annotations
@@ -137,20 +138,42 @@ class DiskSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkTlsSettings:
+    """Certificates of the links between nodes: all three, for TLS on both sides, or none."""
+
+    cacertfile: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+
+    @property
+    def is_on(self) -> bool:
+        return self.certfile is not None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """Peers, partitions and mirroring."""
 
     name: str | None = None
+    #: The link's port alone, from the environment; `listen` goes before it.
     port: int | None = None
+    #: Where other nodes connect to; None: see `warren.config.cluster.link_endpoint`.
+    listen: Endpoint | None = None
+    #: By node name: where its link is, when that does not follow from its name.
+    links: Mapping[str, Endpoint] = field(default_factory=dict)
+    #: The secret itself, from the environment; goes before the file.
     cookie: str | None = field(default=None, repr=False)
-    partition_handling: str = "ignore"
+    #: None: `cookie` in the data directory.
+    secret_file: str | None = None
+    tls: LinkTlsSettings = field(default_factory=LinkTlsSettings)
+    partition_handling: str = "pause_minority"
     pause_recover: str = "ignore"
     pause_nodes: tuple[str, ...] = ()
     mirroring_sync_batch_size: int = 4096
     mirroring_sync_bytes_per_s_max: int = 0
     peer_discovery: str = "classic_config"
     peers: tuple[str, ...] = ()
-    dns_hostname: str | None = None
+    node_type: str = "disc"
     discovery_retry_limit: int = 10
     discovery_retry_interval_ms: int = 500
     size_hint: int = 1
@@ -258,5 +281,7 @@ class Settings:
     definitions: DefinitionsSettings = field(default_factory=DefinitionsSettings)
     #: Keys that were given and do nothing yet, for one line in the log at start.
     without_effect: tuple[str, ...] = ()
+    #: What was given and is done otherwise than its name says, each in a sentence for the log.
+    warnings: tuple[str, ...] = ()
     #: Keys that were given: a default that cannot be had is no mistake of whoever wrote the file.
     given: frozenset[str] = frozenset()

@@ -6,7 +6,7 @@ A kind's `parse` raises ValueError; the loader then says where, which key, and w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from warren.config.settings import Endpoint
@@ -32,6 +32,8 @@ _UNIT_MS: dict[str, int] = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
+#: A node's name is also a file's and a step in a path; 255 is what those may have.
+_NODE_NAME = re.compile(r"(?=.{3,255}\Z)[\w+.-]+@[\w.:-]+", re.ASCII)
 _DURATION_PART = re.compile(r"(\d+)(ms|[smhdw]|)")
 
 
@@ -143,6 +145,34 @@ def _endpoint(text: str) -> Endpoint:
     return Endpoint(host or None, _whole_number(port, 0, PORT_MAX))
 
 
+def _host_endpoint(text: str) -> Endpoint:
+    endpoint = _endpoint(text)
+    if endpoint.host is None or endpoint.port == 0:
+        raise ValueError(text)
+    return endpoint
+
+
+def is_node_name(text: str) -> bool:
+    """Whether a node may be called so: `rabbit@host`, as in RabbitMQ."""
+    return _NODE_NAME.fullmatch(text) is not None
+
+
+def _node_name(text: str) -> str:
+    if not is_node_name(text):
+        raise ValueError(text)
+    return text
+
+
+def renamed(other_names: Mapping[str, str], *allowed: str) -> Kind:
+    """One word of a list, or another name for one of them."""
+    kind = enum(*allowed, *other_names)
+
+    def parse(text: str) -> object:
+        return other_names.get(text) or kind.parse(text)
+
+    return Kind(kind.expected, parse)
+
+
 def _consumer_timeout(text: str) -> int | None:
     if text.lower() in {"false", "off", "undefined", "infinity", "0"}:
         return None
@@ -177,8 +207,11 @@ PORT = integer(0, PORT_MAX)
 MILLISECONDS = integer(0, None, "milliseconds")
 SECONDS = integer(0, None, "seconds")
 ENDPOINT = Kind("a port, or address:port such as 127.0.0.1:5672 or [::1]:5672", _endpoint)
+HOST_ENDPOINT = Kind("address:port such as 10.0.0.1:25672 or [fd00::1]:25672", _host_endpoint)
+NODE_NAME = Kind("a node's name such as rabbit@host1", _node_name)
 CONSUMER_TIMEOUT = Kind("a whole number of milliseconds, or 'off'", _consumer_timeout)
 NONE = Kind("'none', or entries such as KEY.1 = ...", _none)
 FILE_NAME = Kind("a file name, or 'false'", _file_name)
 DIRECTORY = Kind("a directory", _directory)
+PATH = Kind("the path of a file", _directory)
 LOG_LEVEL = enum("debug", "info", "notice", "warning", "error", "critical", "none")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from warren.base.runtime import control_socket, is_private, runtime_directory
-from warren.ctl.errors import BAD_DATA, NO_PERMISSION, TIMEOUT, UNAVAILABLE, CtlError
+from warren.ctl.errors import BAD_DATA, NO_PERMISSION, SOFTWARE, TIMEOUT, UNAVAILABLE, CtlError
 
 CHUNK_BYTES = 256 * 1024
 
@@ -111,7 +111,7 @@ class Client:
             return answer.value
         given = answer.value if isinstance(answer.value, dict) else {}
         reason = given.get("reason") or f"the node answered {answer.status}"
-        status = {401: NO_PERMISSION, 503: UNAVAILABLE}.get(answer.status, BAD_DATA)
+        status = {401: NO_PERMISSION, 409: SOFTWARE, 503: UNAVAILABLE}.get(answer.status, BAD_DATA)
         raise CtlError(status, f"Error:\n{reason}")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from warren.ctl.command import Command, Run, q
 from warren.ctl.errors import UNAVAILABLE, CtlError
+from warren.ctl.operate import own_node
 
 #: Fewer descriptors than this are used up by a few thousand clients.
 FILES_WISHED = 65_536
@@ -23,7 +24,7 @@ Finding = tuple[str, str]
 
 def doctor(run: Run) -> None:
     began_s = time.time()
-    overview, (node,) = run.client.get("/overview"), run.client.get("/nodes")
+    overview, node = run.client.get("/overview"), own_node(run)
     run.banner(f"Examining node {node['name']} ...")
     findings = [
         *_resources(node),

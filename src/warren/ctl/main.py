@@ -16,6 +16,7 @@ GROUPS = (
     ("Users, permissions, virtual hosts", "access"),
     ("Policies, parameters, definitions", "policies"),
     ("Nodes, health, operations", "operate"),
+    ("Cluster", "cluster"),
     ("Messages and events", "messages"),
     ("Trouble", "doctor"),
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import warren
 from warren.ctl.command import Command, Run, number, q
-from warren.ctl.errors import BAD_DATA, TIMEOUT, UNAVAILABLE, CtlError
+from warren.ctl.errors import BAD_DATA, UNAVAILABLE, CtlError
 
 _PURPOSES = {
     "amqp": "AMQP 0-9-1",
+    "clustering": "inter-node communication",
     "amqp/ssl": "AMQP 0-9-1 over TLS",
     "http": "HTTP API",
     "https": "HTTP API over TLS",
@@ -19,18 +19,33 @@ _PURPOSES = {
 }
 
 
-def _print_sections(run: Run, sections: dict[str, list[str]]) -> None:
+def print_sections(run: Run, sections: dict[str, list[str]]) -> None:
+    """As rabbitmqctl prints them, one after the other."""
     for title, lines in sections.items():
         run.say(f"{title}\n\n" + "\n".join(lines or ["(none)"]) + "\n")
 
 
+def listener_interface(row: dict[str, Any]) -> str:
+    """Where a listener listens, as rabbitmqctl writes it."""
+    return f"[{row['ip_address']}]" if ":" in row["ip_address"] else str(row["ip_address"])
+
+
+def listener_purpose(row: dict[str, Any]) -> str:
+    """What a listener is for, in a few words."""
+    return _PURPOSES.get(row["protocol"], str(row["protocol"]))
+
+
 def _listener_line(row: dict[str, Any]) -> str:
-    purpose = _PURPOSES.get(row["protocol"], row["protocol"])
-    interface = f"[{row['ip_address']}]" if ":" in row["ip_address"] else row["ip_address"]
     return (
-        f"Interface: {interface}, port: {row['port']}, protocol: {row['protocol']}, "
-        f"purpose: {purpose}"
+        f"Interface: {listener_interface(row)}, port: {row['port']}, "
+        f"protocol: {row['protocol']}, purpose: {listener_purpose(row)}"
     )
+
+
+def own_node(run: Run) -> dict[str, Any]:
+    """The node spoken to, as the API shows it."""
+    node: dict[str, Any] = run.client.get(f"/nodes/{q(run.node_name())}")
+    return node
 
 
 def _alarms(node: dict[str, Any]) -> list[str]:
@@ -39,7 +54,7 @@ def _alarms(node: dict[str, Any]) -> list[str]:
 
 
 def status(run: Run) -> None:
-    overview, (node,) = run.client.get("/overview"), run.client.get("/nodes")
+    overview, node = run.client.get("/overview"), own_node(run)
     run.banner(f"Status of node {node['name']} ...")
     if run.formatter == "json":
         import json
@@ -68,7 +83,7 @@ def status(run: Run) -> None:
         )
         return
     totals = overview["object_totals"]
-    _print_sections(
+    print_sections(
         run,
         {
             "Runtime": [
@@ -95,53 +110,6 @@ def status(run: Run) -> None:
                 f"Queue count: {totals['queues']}",
             ],
             "Listeners": [_listener_line(row) for row in overview["listeners"]],
-        },
-    )
-
-
-def cluster_status(run: Run) -> None:
-    overview, nodes = run.client.get("/overview"), run.client.get("/nodes")
-    run.banner(f"Cluster status of node {overview['node']} ...")
-    names = [node["name"] for node in nodes]
-    running = [node["name"] for node in nodes if node["running"]]
-    alarms = [f"{alarm} alarm on node {node['name']}" for node in nodes for alarm in _alarms(node)]
-    if run.formatter == "json":
-        import json
-
-        shown = {
-            "alarms": alarms,
-            "cluster_name": overview["cluster_name"],
-            "disk_nodes": names,
-            "feature_flags": [],
-            "listeners": dict.fromkeys(names, overview["listeners"]),
-            "maintenance_status": dict.fromkeys(names, "not under maintenance"),
-            "partitions": {},
-            "ram_nodes": [],
-            "running_nodes": running,
-            "versions": {
-                name: {"rabbitmq_version": overview["rabbitmq_version"]} for name in names
-            },
-            "cpu_cores": {node["name"]: node["processors"] for node in nodes},
-        }
-        run.say(json.dumps(shown))
-        return
-    _print_sections(
-        run,
-        {
-            "Basics": [f"Cluster name: {overview['cluster_name']}"],
-            "Disk Nodes": names,
-            "Running Nodes": running,
-            "Versions": [
-                f"{name}: Warren {overview['warren_version']} as RabbitMQ "
-                f"{overview['rabbitmq_version']}"
-                for name in names
-            ],
-            "Maintenance status": [
-                f"Node: {name}, status: not under maintenance" for name in names
-            ],
-            "Alarms": alarms,
-            "Network Partitions": [],
-            "Listeners": [f"Node: {r['node']}, {_listener_line(r)}" for r in overview["listeners"]],
         },
     )
 
@@ -191,7 +159,7 @@ def memory_breakdown(run: Run) -> None:
 
 
 def alarms(run: Run) -> None:
-    (node,) = run.client.get("/nodes")
+    node = own_node(run)
     run.banner(f"Asking node {node['name']} to report any known resource alarms ...")
     found = _alarms(node)
     if not found:
@@ -201,7 +169,7 @@ def alarms(run: Run) -> None:
 
 
 def check_alarms(run: Run) -> None:
-    (node,) = run.client.get("/nodes")
+    node = own_node(run)
     run.banner(f"Asking node {node['name']} to report any local resource alarms ...")
     found = _alarms(node)
     if found:
@@ -250,39 +218,6 @@ def check_mirrors(run: Run) -> None:
     )
     run.client.get("/health/checks/node-is-mirror-sync-critical")
     run.say(f"Node {name} reported no classic mirrored queues without online synchronised mirrors")
-
-
-def await_startup(run: Run) -> None:
-    timeout_s = float(run.options.get("timeout", 300))
-    until_s = time.monotonic() + timeout_s
-    while True:
-        try:
-            run.banner(f"Waiting for node {run.node_name()} to start ...")
-        except CtlError as error:
-            if error.status != UNAVAILABLE:
-                raise
-            if time.monotonic() >= until_s:
-                raise CtlError(
-                    TIMEOUT, f"Error: the node did not start in {timeout_s:g} s"
-                ) from error
-            time.sleep(0.1)
-        else:
-            return
-
-
-def await_online_nodes(run: Run) -> None:
-    wanted = number(run.word(0), "count")
-    run.banner(f"Waiting for at least {wanted} nodes to join the cluster ...")
-    until_s = time.monotonic() + float(run.options.get("timeout", 300))
-    while len(run.client.get("/nodes?columns=name")) < wanted:
-        if time.monotonic() >= until_s:
-            raise CtlError(TIMEOUT, "Error:\ntimed out while waiting. Not enough nodes joined")
-        time.sleep(1)
-
-
-def set_cluster_name(run: Run) -> None:
-    run.banner(f"Setting cluster name to {run.word(0)} ...")
-    run.client.want("PUT", "/cluster-name", {"name": run.word(0)})
 
 
 def stop(run: Run) -> None:
@@ -352,7 +287,6 @@ def rebalance(run: Run) -> None:
 
 COMMANDS = (
     Command("status", "", "Displays the status of a node", status),
-    Command("cluster_status", "", "Displays the nodes of the cluster", cluster_status),
     Command("ping", "", "Checks that the node answers", ping),
     Command("version", "", "Displays the version of this tool", version),
     Command("server_version", "", "Displays the version of the node", server_version),
@@ -379,11 +313,6 @@ COMMANDS = (
         "Fails if stopping this node would lose messages of mirrored queues",
         check_mirrors,
     ),
-    Command("await_startup", "", "Waits for the node to start", await_startup),
-    Command(
-        "await_online_nodes", "<count>", "Waits for nodes to join the cluster", await_online_nodes
-    ),
-    Command("set_cluster_name", "<name>", "Sets the cluster name", set_cluster_name),
     Command("stop", "", "Stops the node", stop),
     Command("shutdown", "", "Stops the node", stop),
     Command("close_connection", "<name> [reason ...]", "Closes a connection", close_connection),

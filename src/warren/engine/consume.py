@@ -117,10 +117,10 @@ def cancel(engine: Engine, channel: Channel, tag: str) -> None:
             delete_if_unused(engine, queue)
 
 
-def _detach(engine: Engine, consumer: Consumer, is_off: bool = False) -> AmqpQueue | None:
+def _detach(engine: Engine, consumer: Consumer, is_off: bool = False) -> Any:
     """Takes a consumer off its queue; the queue, if it has one. `is_off`: its home knows."""
     consumer.cancel()
-    queue: AmqpQueue | None = consumer.queue
+    queue: Any = consumer.queue
     if queue is None:
         del engine.reply_consumers[engine.reply_addresses.pop(consumer.channel)]
         return None

@@ -35,7 +35,7 @@ from warren.engine.settings import EngineSettings
 from warren.engine.totals import Totals
 from warren.engine.vhost import VHost
 from warren.model.errors import ConnectionForced, NotFound
-from warren.model.ports import TurnClock
+from warren.model.ports import QueuePort, TurnClock
 
 if TYPE_CHECKING:
     from warren.auth.permissions import Access, ResourceKind
@@ -95,7 +95,7 @@ class Engine:
         #: The other nodes; None: there are none.
         self.cluster: ClusterPort | None = None
         #: Number -> queue, of queues whose home is this node of a cluster.
-        self.numbered: dict[int, AmqpQueue] = {}
+        self.numbered: dict[int, QueuePort] = {}
         #: Home -> how many queues it has.
         self.queues_at: Counter[str] = Counter()
         #: Connections with exclusive queues in a cluster, by the name they have there.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,16 +24,8 @@ if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
     from warren.engine.engine import Engine
     from warren.engine.vhost import VHost
+    from warren.gateway.home import HomeEnd
     from warren.model.errand import Errand
-
-
-class HomeLink(Protocol):
-    """The link that a request came on."""
-
-    def reply(self, request: int, is_good: bool, payload: bytes) -> None: ...
-    def add_consumer(self, queue_number: int, number: int, **facts: Any) -> Any: ...
-    def remove_consumer(self, number: int) -> Any: ...
-    def lend(self, queue_number: int, slot: int) -> None: ...
 
 
 class Asker:
@@ -72,7 +64,7 @@ class HomeRequests:
             "cancel": self._cancel,
         }
 
-    def handle(self, link: HomeLink, request: int, payload: bytes) -> None:
+    def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
         """Raises ValueError when the other node sends what no node sends."""
         verb, vhost_name, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
         act = self._verbs.get(verb)
@@ -85,7 +77,7 @@ class HomeRequests:
             return
         self._run(link, request, partial(act, link, Asker(vhost), *arguments))
 
-    def _run(self, link: HomeLink, request: int, act: Callable[[], Any]) -> None:
+    def _run(self, link: HomeEnd, request: int, act: Callable[[], Any]) -> None:
         journal = self._engine.journal
         written = 0 if journal is None else journal.appended
         try:
@@ -115,22 +107,22 @@ class HomeRequests:
 
     # -- verbs -------------------------------------------------------------------------------------
 
-    def _facts(self, _link: HomeLink, asker: Asker, name: str) -> tuple[int, int]:
+    def _facts(self, _link: HomeEnd, asker: Asker, name: str) -> tuple[int, int]:
         queue = asker.vhost.queue(name)
         touch(self._engine, queue)
         _, ready, consumers = facts(queue)
         return ready, consumers
 
-    def _purge(self, _link: HomeLink, asker: Asker, name: str) -> int:
+    def _purge(self, _link: HomeEnd, asker: Asker, name: str) -> int:
         return self._engine.purge_queue(asker, name)  # type: ignore[arg-type]
 
     def _delete(
-        self, _link: HomeLink, asker: Asker, name: str, if_unused: bool, if_empty: bool
+        self, _link: HomeEnd, asker: Asker, name: str, if_unused: bool, if_empty: bool
     ) -> int:
         return self._engine.delete_queue(asker, name, if_unused, if_empty)  # type: ignore[arg-type]
 
     def _get(
-        self, link: HomeLink, asker: Asker, name: str, no_ack: bool
+        self, link: HomeEnd, asker: Asker, name: str, no_ack: bool
     ) -> tuple[bytes, int, bool, int] | bool:
         """(message, slot, redelivered, ready messages left); False from an empty queue."""
         queue = asker.vhost.queue(name)
@@ -148,7 +140,7 @@ class HomeRequests:
 
     def _consume(
         self,
-        link: HomeLink,
+        link: HomeEnd,
         asker: Asker,
         name: str,
         number: int,
@@ -178,7 +170,7 @@ class HomeRequests:
         self._engine.emit("consumer.created", vhost=asker.vhost.name, queue=name, tag=tag)
         return True
 
-    def _cancel(self, link: HomeLink, _asker: Asker, number: int) -> bool:
+    def _cancel(self, link: HomeEnd, _asker: Asker, number: int) -> bool:
         consumer = link.remove_consumer(number)
         if consumer is not None:
             self.consumer_gone(consumer.queue, consumer.tag)

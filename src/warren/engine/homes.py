@@ -118,7 +118,8 @@ class Homes:
         return gateway
 
     def _attached(self, gateway: Gateway) -> None:
-        for queue, consumer, number in gateway.attached():
+        attached: Any = gateway.attached()
+        for queue, consumer, number in attached:
             remote_consume.attach_again(self._engine, queue, consumer, number)
         for request in self._waiting.pop(gateway.home, []):
             self._send(gateway.home, request)

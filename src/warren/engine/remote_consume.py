@@ -17,7 +17,6 @@ from warren.wire.tables import encode_table
 
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
-    from warren.engine.remote_queue import RemoteAmqpQueue
     from warren.model.errand import Errand
     from warren.model.message import Message
 
@@ -27,11 +26,11 @@ class Attaching(Undone):
     """The home is asked to attach a consumer."""
 
     engine: Engine
-    queue: RemoteAmqpQueue
+    queue: Any
     number: int
     tag: str
 
-    def abandon(self, errand: Errand) -> None:
+    def abandon(self, errand: Errand) -> None:  # noqa: ARG002
         self.queue.give_up_number(self.number)
         detach(self.engine, self.queue, self.number)
 
@@ -40,7 +39,7 @@ class Attaching(Undone):
 class Fetching(Undone):
     """The home is asked for a message."""
 
-    queue: RemoteAmqpQueue
+    queue: Any
     no_ack: bool
 
     def abandon(self, errand: Errand) -> None:
@@ -57,7 +56,7 @@ class Fetching(Undone):
 def attach(
     engine: Engine,
     channel: Channel,
-    queue: RemoteAmqpQueue,
+    queue: Any,
     tag: str,
     errand: Errand | None,
     no_ack: bool,
@@ -83,9 +82,7 @@ def attach(
     return consumer
 
 
-def ask_to_attach(
-    engine: Engine, queue: RemoteAmqpQueue, consumer: Consumer, number: int
-) -> Errand:
+def ask_to_attach(engine: Engine, queue: Any, consumer: Consumer, number: int) -> Errand:
     """Ask the home to attach a consumer, for the first time or on a new link."""
     assert engine.cluster is not None
     channel = consumer.channel
@@ -103,15 +100,13 @@ def ask_to_attach(
     return engine.cluster.request(queue.home, "consume", (queue.vhost.name, queue.name, *facts))
 
 
-def detach(engine: Engine, queue: RemoteAmqpQueue, number: int) -> Errand:
+def detach(engine: Engine, queue: Any, number: int) -> Errand:
     """Ask the home to take a consumer off its queue."""
     assert engine.cluster is not None
     return engine.cluster.request(queue.home, "cancel", (queue.vhost.name, number))
 
 
-def cancel(
-    engine: Engine, queue: RemoteAmqpQueue, consumer: Consumer, errand: Errand | None
-) -> None:
+def cancel(engine: Engine, queue: Any, consumer: Consumer, errand: Errand | None) -> None:
     """Take a consumer off; what the home sent before it knew reaches the client first."""
     if memo_of(errand, Asked) != Asked("cancel"):
         request = detach(engine, queue, queue.number_of(consumer))
@@ -120,7 +115,7 @@ def cancel(
 
 
 def get(
-    engine: Engine, channel: Channel, queue: RemoteAmqpQueue, no_ack: bool, errand: Errand | None
+    engine: Engine, channel: Channel, queue: Any, no_ack: bool, errand: Errand | None
 ) -> tuple[Message, int, bool, int] | None:
     """(message, delivery tag, redelivered, ready messages left), or None from an empty queue."""
     fetching = memo_of(errand, Fetching)
@@ -150,7 +145,7 @@ def consumer_lost(engine: Engine, consumer: Consumer) -> None:
     engine.tell_cancelled(consumer)
 
 
-def attach_again(engine: Engine, queue: RemoteAmqpQueue, consumer: Consumer, number: int) -> None:
+def attach_again(engine: Engine, queue: Any, consumer: Consumer, number: int) -> None:
     """There is a new link to the home: it knows nothing of the consumer any more."""
     request = ask_to_attach(engine, queue, consumer, number)
 

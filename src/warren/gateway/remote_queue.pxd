@@ -9,7 +9,7 @@ from warren.model.ports cimport QueuePort
 
 cdef class RemoteQueue(QueuePort):
     cdef readonly Stream gateway
-    cdef readonly uint32_t number
+    cdef public uint32_t number
     cdef list attachments
     cdef readonly uint64_t parked        # deliveries that wait for their clients
     cdef readonly uint64_t published

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: see it; monitors; policymakers; administrators.
 Access = Literal["open", "user", "vhost", "visible", "monitor", "policymaker", "administrator"]
 
+#: Set on the application behind the unix socket: its file's mode decides who may connect.
+TRUSTED = web.AppKey("trusted", bool)
 #: The default exchange has no name, and a path needs one.
 DEFAULT_EXCHANGE = "amq.default"
 
@@ -66,6 +68,11 @@ class Call:
     async def body(self) -> dict[str, Any]:
         """The JSON object in the body. Raises 400."""
         return read_object(await self.request.read())
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it came through the control socket, which only the node's own user can open."""
+        return bool(self.request.app.get(TRUSTED, False))
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A yes or no in the query."""

@@ -17,6 +17,7 @@ from warren.model.errors import Postponed
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.engine.vhost import VHost
+    from warren.management.cluster_control import ClusterControl
     from warren.model.errand import Errand
 
 Result = TypeVar("Result")
@@ -50,6 +51,8 @@ class Context:
     memory_limit_bytes: int = 0
     #: Stops the node as a signal would; None where it is not the process's own.
     on_stop: Callable[[], None] | None = None
+    #: What forms the cluster; None where only an engine is behind the API.
+    cluster_control: Callable[[], ClusterControl | None] = lambda: None
     started_s: float = field(default_factory=time.monotonic)
 
     def act(self, action: Callable[[], Result]) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warren.auth.directory import DirectoryError
+from warren.management.cluster_control import ClusterError
 from warren.management.definitions import DefinitionsError
 from warren.model.errors import AccessRefused, AmqpError, NotFound
 from warren.model.policy import PolicyError
@@ -34,7 +35,7 @@ def not_authorised(reason: str) -> ApiError:
 
 
 #: What the broker's own parts raise when they refuse; `as_api_error` words it for the API.
-REFUSALS = (AmqpError, DirectoryError, PolicyError, DefinitionsError)
+REFUSALS = (AmqpError, DirectoryError, PolicyError, DefinitionsError, ClusterError)
 
 
 def as_api_error(error: Exception) -> ApiError:
@@ -43,6 +44,8 @@ def as_api_error(error: Exception) -> ApiError:
         return not_found(error.explanation)
     if isinstance(error, AccessRefused):
         return not_authorised(error.explanation)
+    if isinstance(error, ClusterError):
+        return ApiError(error.status, "cluster", str(error))
     if isinstance(error, AmqpError):
         return bad_request(error.explanation)
     return bad_request(str(error))

@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 from typing import TYPE_CHECKING, Any
 
-from warren.management.call import Answer, Call, Reply, Route, field_of
+from warren.management.call import Answer, Call, Reply, Route
 from warren.management.certificates import days_left
 from warren.management.definitions_export import export_definitions
 from warren.management.errors import bad_request, not_found
@@ -35,19 +35,6 @@ async def get_overview(call: Call) -> Answer:
     vhosts = None if caller.is_monitor else [vhost.name for vhost in call.visible_vhosts()]
     user = None if caller.is_monitor else caller.name
     return await answer_one(call, await show_overview(call.context, vhosts, user, spans_of(call)))
-
-
-async def get_cluster_name(call: Call) -> Answer:
-    """The name of the cluster."""
-    return {"name": call.context.engine.settings.cluster_name}
-
-
-async def put_cluster_name(call: Call) -> Answer:
-    """Rename the cluster."""
-    name = field_of(await call.body(), "name", str)
-    engine = call.context.engine
-    engine.settings = dataclasses.replace(engine.settings, cluster_name=name)
-    return None
 
 
 async def list_nodes(call: Call) -> Answer:
@@ -238,8 +225,6 @@ _CHECKS = (
 
 ROUTES = (
     Route("GET", "/overview", "user", get_overview),
-    Route("GET", "/cluster-name", "user", get_cluster_name),
-    Route("PUT", "/cluster-name", "administrator", put_cluster_name),
     Route("GET", "/nodes", "monitor", list_nodes),
     Route("GET", "/nodes/{node}", "monitor", get_node),
     Route("GET", "/nodes/{node}/memory", "monitor", get_node_memory),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ from warren.management.errors import bad_request, not_found
 from warren.management.listing import answer_list
 from warren.management.pace import SLICE_S, Pace
 from warren.management.routes_access import CREATED, NO_CONTENT
+from warren.management.routes_cluster import rename_cluster
 from warren.management.routes_objects import answer_one
 from warren.management.show_topology import global_parameters, parameters, show_policy
 from warren.model.errand import Errand
@@ -173,7 +173,7 @@ async def put_global_parameter(call: Call) -> Answer:
     if name == "cluster_name":
         if not isinstance(value, str):
             raise bad_request("cluster_name must be a string")
-        engine.settings = dataclasses.replace(engine.settings, cluster_name=value)
+        await rename_cluster(call, value)
     else:
         engine.global_parameters[name] = value
     return Reply(NO_CONTENT if existed else CREATED)

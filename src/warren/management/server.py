@@ -24,13 +24,14 @@ from warren.auth.users import OPERATOR, User
 from warren.base.runtime import is_private
 from warren.management import (
     routes_access,
+    routes_cluster,
     routes_declare,
     routes_node,
     routes_objects,
     routes_own,
     routes_policies,
 )
-from warren.management.call import Answer, Call, Reply, Route
+from warren.management.call import TRUSTED, Answer, Call, Reply, Route
 from warren.management.caller import Caller
 from warren.management.context import Context
 from warren.management.encode import to_json
@@ -52,6 +53,7 @@ ROUTES: tuple[Route, ...] = (
     *routes_access.ROUTES,
     *routes_policies.ROUTES,
     *routes_own.ROUTES,
+    *routes_cluster.ROUTES,
     Route("GET", "/openapi.json", "open", get_openapi),
 )
 REALM = 'Basic realm="RabbitMQ Management"'
@@ -107,10 +109,6 @@ class Doorman:
             self._failures.clear()
         count, _ = self._failures.get(address, (0, 0.0))
         self._failures[address] = (count + 1, time.monotonic())
-
-
-#: Set on the application behind the unix socket: its file's mode decides who may connect.
-TRUSTED = web.AppKey("trusted", bool)
 
 
 def _credentials(header: str) -> tuple[str, str]:

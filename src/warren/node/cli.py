@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import warren
+from warren.node.try_out_cli import cluster
 
 if TYPE_CHECKING:
     from warren.config.settings import Settings
@@ -21,9 +22,14 @@ if TYPE_CHECKING:
 
 #: Exit codes: the broker could not be run; it was asked for wrongly.
 FAILED, WRONG_CONFIGURATION = 1, 2
+#: How long a node whose watcher is gone has for its own end.
+WATCHED_GOODBYE_S = 10
 
 _pid_file = click.option(
     "--pid-file", type=click.Path(path_type=Path), help="Write the process id here while running."
+)
+_watch_fd = click.option(
+    "--watch-fd", type=int, help="Stop when the other end of this pipe is closed."
 )
 _ready_fd = click.option(
     "--ready-fd", type=int, help="Write the AMQP URL and a line end to this descriptor when ready."
@@ -126,12 +132,14 @@ def dev(
 @_data_dir("Goes before what the configuration names.")
 @click.option("--in-memory", is_flag=True, help="Keep no data: a restart forgets everything.")
 @_ready_fd
+@_watch_fd
 @_pid_file
 def serve(
     config: Path | None,
     data_dir: str | None,
     in_memory: bool,
     ready_fd: int | None,
+    watch_fd: int | None,
     pid_file: Path | None,
 ) -> None:
     """Run a broker as configured; without a configuration, as RabbitMQ's defaults say."""
@@ -161,7 +169,7 @@ def serve(
             logger("management").warning(note)
         return plain_url(node)
 
-    _run(settings, report, ready_fd, pid_file, in_memory)
+    _run(settings, report, ready_fd, pid_file, in_memory, watch_fd=watch_fd)
 
 
 def _data_dir_override(data_dir: str | None) -> dict[str, str]:
@@ -194,6 +202,7 @@ def _run(
     pid_file: Path | None,
     in_memory: bool,
     forgiving: bool = False,
+    watch_fd: int | None = None,
 ) -> None:
     """Run a node until a signal asks it to stop; `on_ready` speaks up and tells the URL."""
     from warren.base.runtime import control_socket
@@ -210,6 +219,7 @@ def _run(
         stopping = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
+        _watch(watch_fd, stopping)
         node.start()
         try:
             operating = node.start_operating(control_socket(node.name), forgiving)
@@ -233,6 +243,8 @@ def _run(
             logger("connection").warning(
                 "accepted without effect yet: %s", ", ".join(settings.without_effect)
             )
+        for warning in settings.warnings:
+            logger("cluster").warning(warning)
         # The directory first: whoever does not get it must leave the other's pid file alone.
         with _held_data_dir(settings, in_memory) as data_dir, _kept_pid_file(path):
             _run_in_loop(run(data_dir))
@@ -240,6 +252,27 @@ def _run(
         _fail(error)
     except NodeFailed as error:
         _end_at_once(error)
+
+
+def _watch(watch_fd: int | None, stopping: asyncio.Event) -> None:
+    """Stop when whoever holds the pipe's other end is gone, however it went."""
+    if watch_fd is None:
+        return
+    from warren.node.errors import StartError
+
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        if not os.read(watch_fd, 4096):
+            loop.remove_reader(watch_fd)
+            stopping.set()
+            # Nobody is left who would end a node that does not manage it.
+            signal.alarm(WATCHED_GOODBYE_S)
+
+    try:
+        loop.add_reader(watch_fd, heard)
+    except (OSError, ValueError) as error:
+        raise StartError(f"--watch-fd {watch_fd}: {error}") from error
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:
@@ -298,6 +331,9 @@ def _tell_ready(ready_fd: int | None, url: str) -> None:
         os.write(ready_fd, f"{url}\n".encode())
         if ready_fd > sys.stderr.fileno():
             os.close(ready_fd)
+    except BrokenPipeError:
+        # Whoever waited has given up; clients may still come.
+        return
     except OSError as error:
         raise StartError(f"--ready-fd {ready_fd}: {error.strerror}") from error
 
@@ -319,6 +355,8 @@ def _kept_pid_file(path: Path | None) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
 
+
+main.add_command(cluster)
 
 if __name__ == "__main__":
     main()

@@ -25,12 +25,15 @@ from warren.node.disk import DiskWatch
 from warren.node.errors import StartError, listen_error
 from warren.node.failure import Failure
 from warren.node.memory import MemoryWatch, memory_bytes, message_budget
+from warren.node.secret import cluster_secret
 from warren.node.settings import credential_validator, engine_settings, node_name
+from warren.node.standalone import StandaloneControl
 from warren.node.store import NodeStore
 from warren.node.vhost_defaults import VHostDefaults
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
+    from warren.management.cluster_control import ClusterControl
     from warren.node.operating import Operating
 
 #: How long a stopping node waits for clients to take their goodbye.
@@ -58,6 +61,8 @@ class Node:
         self.name = name or node_name(settings)
         #: Where data is kept, opened by whoever runs the node; None: in memory.
         self.data_dir = data_dir
+        #: What the nodes of a cluster show each other that they have; empty for a node alone.
+        self.secret = cluster_secret(settings.cluster, data_dir) if settings.cluster.peers else b""
         #: Set when the node can keep nothing more; see `failure.give_up`.
         self.failure = Failure()
         self.directory = Directory(
@@ -82,6 +87,10 @@ class Node:
         self.disk: DiskWatch | None = None
         self._wake: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        #: Whether clients are let in, once the node is started; see `close_clients`.
+        self.is_open = True
+        #: What operators do to the cluster; whoever joins this node to others puts theirs here.
+        self.cluster_control: ClusterControl = StandaloneControl(self)
         VHostDefaults(settings, self.engine).attach()
         #: Has put back what an earlier run left, and keeps what changes; None: nothing is kept.
         self.store: NodeStore | None = None
@@ -237,30 +246,40 @@ class Node:
         """The port of the first listener, plain ones before TLS; 0 when there is none."""
         return int(self.listeners[0].port) if self.listeners else 0
 
+    @property
+    def open_listeners(self) -> list[Listener]:
+        """Where clients are let in now."""
+        return self.listeners if self.is_open else []
+
+    def reset_content(self) -> None:
+        """Forget everything, and be as at the first start. Raises DefinitionsError."""
+
+        def act() -> None:
+            engine = self.engine
+            for vhost in list(engine.vhosts):
+                engine.delete_vhost(vhost)
+            for user in self.directory.list_users():
+                self.directory.delete_user(user.name)
+            engine.global_parameters.clear()
+            self._make_content()
+
+        with self.engine.metadata.together():
+            self.in_turn(act)
+
     def cut(self) -> None:
         """As if the power went: listeners close, clients are gone without a goodbye."""
         assert self._hub is not None
         self._close_listeners()
+        self.is_open = False
         for link in list(self._hub.links):
             link.lost()
 
-    def reopen(self) -> None:
-        """Listen again where the node listened before `cut`. Raises StartError."""
-        assert self._hub is not None
-        was, self.listeners = self.listeners, []
-        context = make_context(self.settings.tls) if self.settings.listeners.ssl else None
-        for listener in was:
-            endpoint = Endpoint(listener.host, listener.port)
-            tls = context if listener.is_tls else None
-            self.listeners.append(self._listen(self._hub, endpoint, tls))
-
-    async def stop(self, goodbye_s: float = GOODBYE_S) -> None:
-        """Say goodbye to the clients, then close everything."""
+    async def close_clients(self, goodbye_s: float = GOODBYE_S) -> None:
+        """Let no clients in, and say goodbye to those that are; `reopen` ends that."""
         self._close_listeners()
+        self.is_open = False
         if self._hub is None:
             return
-        if self.operating is not None:
-            await self.operating.stop()
         self.in_turn(
             lambda: self.engine.close_all("broker forced connection closure with reason 'shutdown'")
         )
@@ -270,6 +289,33 @@ class Node:
             await asyncio.sleep(0.005)
         for link in list(self._hub.links):
             link.lost()
+
+    def reopen(self) -> None:
+        """Listen again where the node listened before. Raises StartError, and none is open then."""
+        assert self._hub is not None
+        if self.is_open:
+            return
+        opened: list[Listener] = []
+        context = make_context(self.settings.tls) if self.settings.listeners.ssl else None
+        try:
+            for listener in self.listeners:
+                endpoint = Endpoint(listener.host, listener.port)
+                tls = context if listener.is_tls else None
+                opened.append(self._listen(self._hub, endpoint, tls))
+        except StartError:
+            for listener in opened:
+                listener.close()
+            raise
+        self.listeners, self.is_open = opened, True
+
+    async def stop(self, goodbye_s: float = GOODBYE_S) -> None:
+        """Say goodbye to the clients, then close everything."""
+        self._close_listeners()
+        if self._hub is None:
+            return
+        if self.operating is not None:
+            await self.operating.stop()
+        await self.close_clients(goodbye_s)
         self._stop_watches()
         if self.store is not None and self.failure.error is None:
             try:

@@ -61,9 +61,10 @@ class Operating:
                     listener.port,
                     listener.is_tls,
                 )
-                for listener in node.listeners
+                for listener in node.open_listeners
             ],
             memory_limit_bytes=node.memory_limit_bytes,
+            cluster_control=lambda: node.cluster_control,
         )
         #: What could not be opened, where that was to be no reason not to start.
         self.notes: list[str] = []

@@ -6,7 +6,7 @@ plugin costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,9 @@ import pytest
 
 if TYPE_CHECKING:
     from warren.testing.broker import Broker
+    from warren.testing.cluster import Cluster
+
+MARKER = "amqp_cluster(n=3, config={}, node_config={}): the cluster that a test is to have"
 
 
 @dataclass(frozen=True)
@@ -49,3 +52,31 @@ def amqp_vhost(amqp_broker: Broker) -> Iterator[VHost]:
     url = amqp_broker.add_vhost(name)
     yield VHost(name, url, amqp_broker)
     amqp_broker.delete_vhost(name)
+
+
+@pytest.fixture
+def amqp_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Three nodes for one test, or what its marker says; see `warren.testing.Cluster`."""
+    from warren.testing.cluster import Cluster
+
+    marker = request.node.get_closest_marker("amqp_cluster")
+    with Cluster(*marker.args, **marker.kwargs) if marker is not None else Cluster() as cluster:
+        yield cluster
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the nodes' logs to the report of a test that failed."""
+    report = yield
+    cluster: Cluster | None = getattr(item, "funcargs", {}).get("amqp_cluster")
+    if cluster is not None and report.when == "call" and report.failed:
+        for number, name in enumerate(cluster.nodes, start=1):
+            report.sections.append((f"log of {name}", cluster.log(number)))
+    return report

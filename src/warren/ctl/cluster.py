@@ -1,0 +1,227 @@
+"""Commands on the cluster: who is in it, who joins, who leaves, who is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from warren.ctl.command import Command, Run, number
+from warren.ctl.errors import TIMEOUT, UNAVAILABLE, CtlError, usage
+from warren.ctl.operate import listener_interface, listener_purpose, print_sections
+
+#: How long `await_...` waits unless told otherwise, as rabbitmqctl does.
+AWAIT_S = 300.0
+#: Between two looks at a node that is waited for.
+LOOK_AGAIN_S = 0.2
+_ALARMS = {"memory": "Memory", "disk": "Free disk space"}
+_WELL = "not under maintenance"
+_STATUS = "/warren/cluster/status"
+
+
+def cluster_status(run: Run) -> None:
+    shown = run.client.get(_STATUS)
+    run.banner(f"Cluster status of node {shown['node']} ...")
+    if run.formatter == "json":
+        import json
+
+        run.say(json.dumps(_as_json(shown), separators=(",", ":")))
+        return
+    print_sections(run, _sections(shown))
+
+
+def _names(nodes: list[dict[str, Any]], kind: str) -> list[str]:
+    return [node["name"] for node in nodes if node["type"] == kind]
+
+
+def _as_json(shown: dict[str, Any]) -> dict[str, Any]:
+    """The keys that rabbitmqctl has, and no others."""
+    nodes: list[dict[str, Any]] = shown["nodes"]
+    running = [node for node in nodes if node["running"]]
+    return {
+        "alarms": [
+            {"scope": "cluster", "type": "resource_limit", "resource": alarm, "node": node["name"]}
+            for node in nodes
+            for alarm in node["alarms"]
+        ],
+        "cluster_name": shown["cluster_name"],
+        "cpu_cores": {node["name"]: node["cpu_cores"] for node in running},
+        "disk_nodes": _names(nodes, "disc"),
+        "feature_flags": [],
+        "listeners": {
+            node["name"]: [
+                {
+                    "interface": listener_interface(row),
+                    "node": row["node"],
+                    "port": row["port"],
+                    "protocol": row["protocol"],
+                    "purpose": listener_purpose(row),
+                }
+                for row in node["listeners"]
+            ]
+            for node in running
+        },
+        "maintenance_status": {node["name"]: _WELL for node in running},
+        "partitions": shown["partitions"],
+        "ram_nodes": _names(nodes, "ram"),
+        "running_nodes": [node["name"] for node in running],
+        "versions": {
+            node["name"]: {
+                "erlang_version": node["runtime"],
+                "rabbitmq_name": node["product"],
+                "rabbitmq_version": node["version"],
+            }
+            for node in running
+        },
+    }
+
+
+def _sections(shown: dict[str, Any]) -> dict[str, list[str]]:
+    nodes: list[dict[str, Any]] = shown["nodes"]
+    running = [node for node in nodes if node["running"]]
+    cores = sum(node["cpu_cores"] for node in running)
+    ram = _names(nodes, "ram")
+    return {
+        "Basics": [
+            f"Cluster name: {shown['cluster_name']}",
+            f"Total CPU cores available cluster-wide: {cores}",
+        ],
+        "Disk Nodes": _names(nodes, "disc"),
+        # rabbitmqctl leaves this section out where it would be empty, and no other.
+        **({"RAM Nodes": ram} if ram else {}),
+        "Running Nodes": [node["name"] for node in running],
+        "Versions": [
+            f"{node['name']}: {node['product']} {node['version']} on Python {node['runtime']}"
+            for node in running
+        ],
+        "CPU Cores": [
+            f"Node: {node['name']}, available CPU cores: {node['cpu_cores']}" for node in running
+        ],
+        "Maintenance status": [f"Node: {node['name']}, status: {_WELL}" for node in running],
+        "Alarms": [
+            f"{_ALARMS.get(alarm, alarm)} alarm on node {node['name']}"
+            for node in nodes
+            for alarm in node["alarms"]
+        ],
+        "Network Partitions": [
+            f"Node {node} cannot communicate with {', '.join(others)}"
+            for node, others in shown["partitions"].items()
+        ],
+        "Listeners": [
+            f"Node: {row['node']}, interface: {listener_interface(row)}, port: {row['port']}, "
+            f"protocol: {row['protocol']}, purpose: {listener_purpose(row)}"
+            for node in running
+            for row in node["listeners"]
+        ],
+        "Feature flags": [],
+    }
+
+
+def join_cluster(run: Run) -> None:
+    if "ram" in run.options and "disc" in run.options:
+        raise usage("a node is of one type: --disc or --ram")
+    name, target = run.node_name(), run.word(0)
+    run.banner(f"Clustering node {name} with {target}")
+    kind = "ram" if "ram" in run.options else "disc"
+    answer = run.client.want("POST", "/warren/cluster/join", {"node": target, "type": kind})
+    if answer["already_member"]:
+        run.say("The node is already a member of this cluster")
+
+
+def forget_cluster_node(run: Run) -> None:
+    run.banner(f"Removing node {run.word(0)} from the cluster")
+    asked = {"node": run.word(0), "offline": "offline" in run.options}
+    run.client.want("POST", "/warren/cluster/forget", asked)
+
+
+def reset(run: Run) -> None:
+    run.banner(f"Resetting node {run.node_name()} ...")
+    run.client.want("POST", "/warren/cluster/reset", {"force": False})
+
+
+def force_reset(run: Run) -> None:
+    run.banner(f"Forcefully resetting node {run.node_name()} ...")
+    run.client.want("POST", "/warren/cluster/reset", {"force": True})
+
+
+def stop_app(run: Run) -> None:
+    run.banner(f"Stopping the application on node {run.node_name()} ...")
+    run.client.want("POST", "/warren/cluster/stop_app", {})
+
+
+def start_app(run: Run) -> None:
+    run.banner(f"Starting node {run.node_name()} ...")
+    run.client.want("POST", "/warren/cluster/start_app", {})
+
+
+def _until(run: Run, met: Callable[[], bool], otherwise: str) -> None:
+    """Look again and again until it is met; a node that does not answer yet may still do so."""
+    until_s = time.monotonic() + float(run.options.get("timeout", AWAIT_S))
+    while True:
+        try:
+            if met():
+                return
+        except CtlError as error:
+            if error.status != UNAVAILABLE:
+                raise
+        if time.monotonic() >= until_s:
+            raise CtlError(TIMEOUT, f"Error:\n{otherwise}")
+        time.sleep(LOOK_AGAIN_S)
+
+
+def await_startup(run: Run) -> None:
+    def met() -> bool:
+        return bool(run.client.get(_STATUS)["app_running"])
+
+    run.banner(f"Waiting for the node at {run.client.place} to start ...")
+    _until(run, met, "timed out while waiting: the node did not start")
+
+
+def await_online_nodes(run: Run) -> None:
+    wanted = number(run.word(0), "count")
+    if wanted < 1:
+        raise usage(f"count must be at least 1, not {wanted}")
+    run.banner(f"Will wait for at least {wanted} nodes to join the cluster ...")
+
+    def met() -> bool:
+        return len(run.client.get("/warren/cluster/online")["nodes"]) >= wanted
+
+    _until(run, met, "timed out while waiting. Not enough nodes joined the cluster.")
+
+
+def set_cluster_name(run: Run) -> None:
+    run.banner(f"Setting cluster name to {run.word(0)} ...")
+    run.client.want("PUT", "/cluster-name", {"name": run.word(0)})
+
+
+def cluster_name(run: Run) -> None:
+    run.say(run.client.get("/cluster-name")["name"])
+
+
+COMMANDS = (
+    Command("cluster_status", "", "Displays the nodes of the cluster", cluster_status),
+    Command(
+        "join_cluster",
+        "<node>",
+        "Makes this node, which is stopped and forgets all, one of another node's cluster",
+        join_cluster,
+        {"disc": False, "ram": False},
+    ),
+    Command(
+        "forget_cluster_node",
+        "<node>",
+        "Takes a node that is stopped out of the cluster",
+        forget_cluster_node,
+        {"offline": False},
+    ),
+    Command("reset", "", "Makes a stopped node leave its cluster and forget everything", reset),
+    Command("force_reset", "", "The same, whatever the state of its cluster", force_reset),
+    Command("stop_app", "", "Stops serving clients; the process goes on", stop_app),
+    Command("start_app", "", "Serves clients again", start_app),
+    Command("await_startup", "", "Waits for the node to start", await_startup),
+    Command(
+        "await_online_nodes", "<count>", "Waits for nodes to join the cluster", await_online_nodes
+    ),
+    Command("set_cluster_name", "<name>", "Sets the cluster name", set_cluster_name),
+    Command("cluster_name", "", "Displays the cluster name", cluster_name),
+)

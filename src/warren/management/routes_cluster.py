@@ -1,0 +1,147 @@
+"""Routes by which `warrenctl` forms and examines a cluster; RabbitMQ's tools use Erlang for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from warren.management.call import Answer, Call, Route, field_of
+from warren.management.cluster_control import ClusterControl, MemberStatus, NodeType
+from warren.management.errors import bad_request
+
+if TYPE_CHECKING:
+    from warren.management.context import ListenerFacts
+
+#: A longer name could not be told to clients.
+CLUSTER_NAME_CHARACTERS_MAX = 255
+
+
+def _control(call: Call) -> ClusterControl:
+    control = call.context.cluster_control()
+    if control is None:
+        raise bad_request("not clustered")
+    return control
+
+
+def _show_listener(node: str, listener: ListenerFacts) -> dict[str, Any]:
+    return {
+        "node": node,
+        "protocol": listener.protocol,
+        "ip_address": listener.host,
+        "port": listener.port,
+    }
+
+
+def _show_member(member: MemberStatus) -> dict[str, Any]:
+    return {
+        "name": member.name,
+        "running": member.is_running,
+        "type": member.node_type,
+        "os_pid": member.os_pid,
+        "role": member.role,
+        "product": member.product,
+        "version": member.version,
+        "runtime": member.runtime,
+        "cpu_cores": member.cpu_cores,
+        "alarms": list(member.alarms),
+        "listeners": [_show_listener(member.name, listener) for listener in member.listeners],
+    }
+
+
+async def get_cluster_status(call: Call) -> Answer:
+    """The nodes of the cluster, as this one sees them."""
+    status = _control(call).status()
+    return {
+        "node": status.node,
+        "cluster_name": status.cluster_name,
+        "app_running": status.is_app_running,
+        "nodes": [_show_member(member) for member in status.members],
+        "partitions": {node: list(others) for node, others in status.partitions.items()},
+    }
+
+
+async def get_online_nodes(call: Call) -> Answer:
+    """The names of the nodes that run."""
+    return {"nodes": list(_control(call).online_nodes())}
+
+
+async def join_cluster(call: Call) -> Answer:
+    """Join the cluster of another node."""
+    body = await call.body()
+    node, kind = field_of(body, "node", str), field_of(body, "type", str, "disc")
+    if kind not in get_args(NodeType):
+        raise bad_request(f"type must be one of {', '.join(get_args(NodeType))}")
+    joined = await _control(call).join(node, kind)
+    return {"already_member": not joined}
+
+
+async def forget_node(call: Call) -> Answer:
+    """Take a node out of the cluster."""
+    body = await call.body()
+    node, offline = field_of(body, "node", str), field_of(body, "offline", bool, False)
+    await _control(call).forget(node, offline)
+    return None
+
+
+async def reset_node(call: Call) -> Answer:
+    """Leave the cluster and forget everything."""
+    await _control(call).reset(field_of(await call.body(), "force", bool, False))
+    return None
+
+
+async def stop_app(call: Call) -> Answer:
+    """Let no clients in until the node is started again."""
+    await _control(call).stop_app()
+    return None
+
+
+async def start_app(call: Call) -> Answer:
+    """Let clients in again."""
+    await _control(call).start_app()
+    return None
+
+
+async def get_cluster_name(call: Call) -> Answer:
+    """The name of the cluster."""
+    return {"name": call.context.engine.settings.cluster_name}
+
+
+async def put_cluster_name(call: Call) -> Answer:
+    """Rename the cluster."""
+    await rename_cluster(call, field_of(await call.body(), "name", str))
+    return None
+
+
+async def rename_cluster(call: Call, name: str) -> None:
+    """Raises 400 for what is no name."""
+    if not 0 < len(name) <= CLUSTER_NAME_CHARACTERS_MAX:
+        raise bad_request(f"a name has 1 to {CLUSTER_NAME_CHARACTERS_MAX} characters")
+    await _control(call).set_name(name)
+
+
+async def get_links(call: Call) -> Answer:
+    """The nodes that nothing is let through to, for a try-out."""
+    return {"blocked": list(_control(call).blocked_links())}
+
+
+async def put_link(call: Call) -> Answer:
+    """Let nothing through to another node, or again, for a try-out; the control socket only."""
+    if not call.is_trusted:
+        raise bad_request("links are blocked through the node's control socket only")
+    blocked = field_of(await call.body(), "blocked", bool)
+    await _control(call).block_link(call.path["peer"], blocked)
+    return None
+
+
+ROUTES = (
+    Route("GET", "/cluster-name", "user", get_cluster_name),
+    Route("PUT", "/cluster-name", "administrator", put_cluster_name),
+    Route("GET", "/warren/cluster/status", "monitor", get_cluster_status),
+    Route("GET", "/warren/cluster/online", "monitor", get_online_nodes),
+    Route("POST", "/warren/cluster/join", "administrator", join_cluster),
+    Route("POST", "/warren/cluster/forget", "administrator", forget_node),
+    Route("POST", "/warren/cluster/reset", "administrator", reset_node),
+    Route("POST", "/warren/cluster/stop_app", "administrator", stop_app),
+    Route("POST", "/warren/cluster/start_app", "administrator", start_app),
+    Route("GET", "/warren/links", "administrator", get_links),
+    Route("PUT", "/warren/links/{peer}", "administrator", put_link),
+)
