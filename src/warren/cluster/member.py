@@ -123,6 +123,8 @@ class Member:
         self._is_refused = False
         #: What others and this node itself have given the leader to propose.
         self._crowd: deque[bytes] = deque()
+        #: What the leader has put into its log and not applied yet.
+        self._in_log: set[bytes] = set()
         #: Where what the leader has said about a node stands in the log, until it is applied.
         self._undecided: dict[str, int] = {}
         #: Who has asked to be let in, and when it last did.
@@ -188,7 +190,7 @@ class Member:
         if self.is_leader:
             self._judge_nodes()
             self._drive_members()
-        elif self.node not in self.raft.membership.nodes:
+        elif not self._is_member():
             self._ask_to_join()
 
     def receive(self, sender: str, kind: int, payload: bytes, now_ms: int) -> None:
@@ -210,7 +212,7 @@ class Member:
             self._on_join(frames.decode(frames.Join, payload))
         elif kind == frames.JOIN_REFUSED:
             refused = frames.decode(frames.JoinRefused, payload)
-            if self.node not in self.raft.membership.nodes:
+            if not self._is_member():
                 self._refuse(refused.reason)
         else:
             raise ProtocolError(f"a control frame of kind {kind}")
@@ -321,14 +323,20 @@ class Member:
         return self._now_ms - self._snapshot_came_ms < self.settings.retry_ms
 
     def _lead_proposals(self) -> None:
-        """Put what has come into the log, as much as it takes; more when some is committed."""
-        crowd = self._crowd
+        """Put what has come into the log, as much as it takes; more when some is committed.
+
+        Sessions would sort out what is there twice, but it would fill the log when that is slow.
+        """
+        crowd, in_log = self._crowd, self._in_log
         while crowd and self.is_leader:
-            refusal = self.raft.propose(crowd[0])
-            if refusal in (Refusal.BUSY, Refusal.TRANSFERRING):
-                while len(crowd) > CROWD_MAX:
-                    crowd.pop()  # Tried again by who sent it.
-                return
+            proposal = crowd[0]
+            if proposal not in in_log:
+                refusal = self.raft.propose(proposal)
+                if refusal in (Refusal.BUSY, Refusal.TRANSFERRING):
+                    while len(crowd) > CROWD_MAX:
+                        crowd.pop()  # Tried again by who sent it.
+                    return
+                in_log.add(proposal)
             crowd.popleft()
         crowd.clear()
 
@@ -363,11 +371,18 @@ class Member:
             if entry.kind is EntryKind.COMMAND:
                 self._apply_command(index, entry.data)
             elif entry.kind is EntryKind.MEMBERSHIP:
-                self._machine.set_membership(membership_of(entry))
+                self._set_membership(membership_of(entry))
         self.applied_index = index
         self._undecided = {name: at for name, at in self._undecided.items() if at > index}
 
+    def _set_membership(self, membership: Membership) -> None:
+        was_member = self.node in self._machine.membership.nodes
+        self._machine.set_membership(membership)
+        if was_member and self.node not in membership.nodes:
+            self._refuse(f"{self.node} was taken out of the cluster")
+
     def _apply_command(self, index: int, data: bytes) -> None:
+        self._in_log.discard(data)
         outcome = self._sessions.apply(index, data)
         proposal = self._proposals.applied(outcome)
         if proposal is not None:
@@ -391,7 +406,7 @@ class Member:
         snapshot = effect.snapshot
         image = decode_image(snapshot.data)
         self._sessions.restore(image.sessions)
-        self._machine.set_membership(snapshot.membership)
+        self._set_membership(snapshot.membership)
         self.applied_index = snapshot.index
         self._snapshot = None
         self._snapshot_came_ms = self._now_ms - self.settings.retry_ms
@@ -454,6 +469,7 @@ class Member:
         if effect.role is not Role.LEADER:
             self._undecided.clear()
             self._joining.clear()
+            self._in_log.clear()
 
     # -- how far everybody is
 
@@ -534,6 +550,10 @@ class Member:
                 del self._joining[name]
             else:
                 self.raft.add_learner(name)
+
+    def _is_member(self) -> bool:
+        """For sure: that it was to be let in may be in no log but its own."""
+        return self.raft.is_voter or self.node in self._machine.membership.nodes
 
     def _ask_to_join(self) -> None:
         if self._seeds and self._now_ms >= self._ask_to_join_ms:
