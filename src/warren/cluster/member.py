@@ -138,6 +138,7 @@ class Member:
         self._ask_to_join_ms = now_ms
         self._tick_ms = now_ms
         self._was_ready = False
+        self._told_cluster_id = ""
 
     # -- looking
 
@@ -291,6 +292,9 @@ class Member:
             self._tell_applied()
         self._finish_proposals()
         self._note_readiness()
+        if self._told_cluster_id != self._machine.metadata.cluster_id:
+            self._told_cluster_id = self._machine.metadata.cluster_id
+            self._effects.append(effects.ClusterKnown(self._told_cluster_id))
         if self._snapshot_wanted and self.applied_index:
             # Last of all: the owner's definitions are then as old as the sessions.
             self._snapshot_wanted = False
