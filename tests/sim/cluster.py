@@ -9,8 +9,9 @@ from sim.network import Network
 from sim.node import SimNode
 from sim.oracles import Oracles
 from sim.world import World
+from warren.cluster.raft import codec
 from warren.cluster.raft.effects import Role
-from warren.cluster.raft.messages import ReadContext
+from warren.cluster.raft.messages import Message, ReadContext
 from warren.cluster.raft.raft import Raft
 from warren.cluster.raft.settings import Settings
 from warren.cluster.raft.types import Membership, Stored, founding
@@ -28,6 +29,7 @@ class Cluster:
         settings: Settings | None = None,
         raft_class: type[Raft] = Raft,
         sessions_class: type[Sessions] = Sessions,
+        node_class: type[SimNode] = SimNode,
     ) -> None:
         self.world = World(seed)
         self.settings = settings or Settings()
@@ -42,11 +44,15 @@ class Cluster:
         self.nodes: dict[str, SimNode] = {}
         for number, name in enumerate(names):
             stored = founding(membership) if number < founders else Stored()
-            self.nodes[name] = SimNode(self, name, stored)
+            self.nodes[name] = node_class(self, name, stored)
 
     def start(self) -> None:
         for node in self.nodes.values():
             node.start()
+
+    def message_in(self, data: bytes) -> Message | None:
+        """The Raft message that something on the network is, if it is one."""
+        return codec.decode(data)
 
     def _deliver(self, source: str, target: str, data: bytes) -> None:
         node = self.nodes.get(target)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from sim.cluster import Cluster
 from sim.network import Weather
 from sim.node import SimNode
-from warren.cluster.raft import codec
 from warren.cluster.raft.effects import Role
 from warren.cluster.raft.messages import VoteReply
 
@@ -42,7 +41,12 @@ class Nemesis:
         if members_change:
             blows += [(7, self._add_learner), (3, self._promote), (5, self._remove)]
             blows += [(2, self._split_and_shrink)]
+        blows += self._more_blows()
         self._blows = [blow for weight, blow in blows for _ in range(weight)]
+
+    def _more_blows(self) -> list[tuple[int, Callable[[], None]]]:
+        """What else can happen to whatever runs on top of Raft."""
+        return []
 
     def start(self) -> None:
         self.world.after(self.world.random.randint(300_000, 900_000), self._strike)
@@ -99,7 +103,7 @@ class Nemesis:
         """A node goes down as soon as it has voted, and is back before the votes are counted."""
 
         def voted(source: str, target: str, data: bytes) -> bool:
-            message = codec.decode(data)
+            message = self.cluster.message_in(data)
             if isinstance(message, VoteReply) and message.granted and not message.preliminary:
                 self.cluster.network.intercept = None
                 voter = self.cluster.nodes[source]

@@ -63,6 +63,10 @@ class Network:
         """Nothing goes from one to the other any more; the way back stays."""
         self._cut.add((source, target))
 
+    def is_cut(self, one: str, other: str) -> bool:
+        """Whether a connection between two cannot be made: it takes both ways."""
+        return (one, other) in self._cut or (other, one) in self._cut
+
     def part(self, one: Sequence[str], other: Sequence[str]) -> None:
         """Nothing goes between two sides, either way."""
         for a in one:

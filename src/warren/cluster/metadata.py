@@ -56,6 +56,7 @@ class _Image(msgspec.Struct, array_like=True):
     records: list[tuple[int, dict[str, Record]]]
     nodes: dict[str, Node]
     views: dict[str, View]
+    cluster_id: str = ""
 
 
 _image_decoder = msgspec.msgpack.Decoder(_Image)
@@ -68,6 +69,8 @@ class Metadata:
         self._records: dict[int, dict[str, Record]] = {kind.value: {} for kind in commands.Kind}
         self._nodes: dict[str, Node] = {}
         self._views: dict[str, View] = {}
+        #: Empty until the first leader has given the cluster one.
+        self.cluster_id = ""
 
     # -- looking
 
@@ -97,12 +100,12 @@ class Metadata:
         decoded = decode_command(command)
         if decoded is None:
             return encode_result(Result(Answer.MALFORMED))
-        return encode_result(self._apply(index, decoded))
+        return encode_result(self.carry_out(index, decoded))
 
     def image(self) -> bytes:
         """The whole state; equal states have equal images, whatever led to them."""
         records = list(self._records.items())
-        image = _Image(IMAGE_VERSION, records, self._nodes, self._views)
+        image = _Image(IMAGE_VERSION, records, self._nodes, self._views, self.cluster_id)
         return msgspec.msgpack.encode(image, order="deterministic")
 
     def restore(self, image: bytes) -> None:
@@ -113,12 +116,14 @@ class Metadata:
         records = dict(loaded.records)
         self._records = {kind.value: records.get(kind.value, {}) for kind in commands.Kind}
         self._nodes, self._views = loaded.nodes, loaded.views
+        self.cluster_id = loaded.cluster_id
 
     def digest(self) -> bytes:
         """A hash of the state, to compare nodes by."""
         return hashlib.blake2b(self.image(), digest_size=16).digest()
 
-    def _apply(self, index: int, command: commands.Command) -> Result:
+    def carry_out(self, index: int, command: commands.Command) -> Result:
+        """`apply` for a command that is decoded already."""
         match command:
             case commands.Put():
                 return self._put(index, command)
@@ -132,6 +137,10 @@ class Metadata:
                 return self._set_alive(command.node, command.incarnation, True)
             case commands.Forget():
                 return self._forget(command.node)
+            case commands.Found():
+                return self._found(command.cluster_id)
+            case commands.Define():
+                return _REFUSED  # The definitions are not kept here.
             case commands.CreateView():
                 return self._create_view(command)
             case _:
@@ -205,6 +214,12 @@ class Metadata:
             )
 
         self._renew_views(lambda view: name in view.wanted or name in view.in_sync, without)
+        return Result(Answer.DONE)
+
+    def _found(self, cluster_id: str) -> Result:
+        if self.cluster_id:
+            return _CONFLICT
+        self.cluster_id = cluster_id
         return Result(Answer.DONE)
 
     # -- views

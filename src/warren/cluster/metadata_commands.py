@@ -17,6 +17,7 @@ VERSION = 1
 NodeName = Annotated[str, Meta(min_length=1, max_length=255)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 QueueId = Annotated[str, Meta(min_length=1, max_length=1024)]
+ClusterId = Annotated[str, Meta(min_length=1, max_length=64)]
 Key = Annotated[str, Meta(max_length=4096)]
 Replicas = Annotated[tuple[NodeName, ...], Meta(min_length=1, max_length=64)]
 
@@ -87,6 +88,18 @@ class Forget(_Command, frozen=True, tag=13):
     node: NodeName
 
 
+class Found(_Command, frozen=True, tag=14):
+    """Gives the cluster its id; the first one counts."""
+
+    cluster_id: ClusterId
+
+
+class Define(_Command, frozen=True, tag=30):
+    """A change of the definitions: its bytes mean something to the engine only."""
+
+    change: bytes
+
+
 class CreateView(_Command, frozen=True, tag=20):
     """A new queue: the first replica is its master, all start in sync, being empty."""
 
@@ -146,6 +159,8 @@ Command = (
     | NodeDown
     | NodeUp
     | Forget
+    | Found
+    | Define
     | CreateView
     | DropView
     | Shrink

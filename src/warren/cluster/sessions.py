@@ -82,6 +82,7 @@ class _Session(msgspec.Struct, array_like=True):
     used_at: int
     open_from: int
     results: dict[int, bytes]
+    origin: str
 
 
 class _Image(msgspec.Struct, array_like=True):
@@ -104,6 +105,8 @@ def encode_proposal(proposal: OpenSession | Request) -> bytes:
 class Sessions:
     """A state machine behind its sessions."""
 
+    sessions_max = SESSIONS_MAX
+
     def __init__(self, machine: StateMachine) -> None:
         self.machine = machine
         #: In order of last use, the oldest first.
@@ -125,8 +128,8 @@ class Sessions:
         return self._request(index, proposal)
 
     def _open(self, index: int, proposal: OpenSession) -> Outcome:
-        self._sessions[index] = _Session(index, 0, {})
-        if len(self._sessions) > SESSIONS_MAX:
+        self._sessions[index] = _Session(index, 0, {}, proposal.origin)
+        if len(self._sessions) > self.sessions_max:
             del self._sessions[next(iter(self._sessions))]
         return Outcome(Verdict.OPENED, index, 0, proposal.origin)
 
@@ -138,12 +141,7 @@ class Sessions:
         self._sessions[number] = session
         session.used_at = index
         if request.open_from > session.open_from:
-            session.open_from = request.open_from
-            session.results = {
-                done: result
-                for done, result in session.results.items()
-                if done >= request.open_from
-            }
+            _forget_answered(session, request.open_from)
         if sequence < session.open_from:
             return Outcome(Verdict.FORGOTTEN, number, sequence)
         if sequence in session.results:
@@ -153,6 +151,20 @@ class Sessions:
         result = self.machine.apply(index, request.command)
         session.results[sequence] = result
         return Outcome(Verdict.APPLIED, number, sequence, "", result)
+
+    def holds(self, number: int) -> bool:
+        """Whether a session is still there."""
+        return number in self._sessions
+
+    def find(self, origin: str) -> int:
+        """The first session that was opened under a name and is still there; 0 without one."""
+        found = [number for number, session in self._sessions.items() if session.origin == origin]
+        return min(found, default=0)
+
+    def has_applied(self, number: int, sequence: int) -> bool:
+        """Whether a request of a session that is still there was applied."""
+        session = self._sessions.get(number)
+        return session is not None and (sequence < session.open_from or sequence in session.results)
 
     def image(self) -> bytes:
         """The sessions and the state machine; equal states have equal images."""
@@ -165,3 +177,14 @@ class Sessions:
             raise ValueError(f"an image of version {loaded.version}, not {VERSION}")
         self.machine.restore(loaded.machine)
         self._sessions = loaded.sessions
+
+
+def _forget_answered(session: _Session, open_from: int) -> None:
+    """Mostly one or a few have been answered since; a leap is gone through by what is there."""
+    results = session.results
+    if open_from - session.open_from <= len(results):
+        for done in range(session.open_from, open_from):
+            results.pop(done, None)
+    else:
+        session.results = {done: result for done, result in results.items() if done >= open_from}
+    session.open_from = open_from

@@ -82,6 +82,11 @@ class Core:
         """The log up to here is on this node's disk."""
         return self._durability.stable_index
 
+    @property
+    def leader_contact_ms(self) -> int:
+        """When a leader was last heard, by whoever was none itself."""
+        return self._leader_contact_ms
+
     # -- saying things
 
     def _send_now(self, to: str, message: Message) -> None:

@@ -45,6 +45,7 @@ class Leading(Electing):
         self._uncommitted_bytes = self._bytes_of(self.commit_index + 1, self.log.last_index)
         self._transfer_to = None
         self._append_own(Entry(self.term, EntryKind.NOOP, b""))
+        self._match_peers_with_membership()
         self._heartbeat()
 
     def _stop_leading(self) -> None:
@@ -60,7 +61,8 @@ class Leading(Electing):
         self.log.append((entry,))
         self._durability.appended(self.log.last_index)
         self._uncommitted_bytes += len(entry.data) + ENTRY_OVERHEAD_BYTES
-        self._match_peers_with_membership()
+        if entry.kind is EntryKind.MEMBERSHIP:
+            self._match_peers_with_membership()
         self._feed_wanted = True
         return Position(self.term, self.log.last_index)
 

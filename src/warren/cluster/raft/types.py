@@ -25,7 +25,7 @@ Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 Nodes = Annotated[tuple[NodeId, ...], Meta(max_length=NODES_MAX)]
 
 
-class ProtocolError(Exception):
+class ProtocolError(ValueError):
     """A peer said what no correct peer can say. It has changed nothing, or the term alone."""
 
 

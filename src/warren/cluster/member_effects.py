@@ -1,0 +1,127 @@
+"""What a member wants done. Its owner takes the effects after every input and carries them out."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from warren.cluster.metadata import Node
+from warren.cluster.raft.effects import Persist, Role
+
+
+class SendFrame(msgspec.Struct, frozen=True, gc=False):
+    """Send a control frame now. It may be lost, but not overtake an earlier one to that node."""
+
+    to: str
+    kind: int
+    payload: bytes
+
+
+class ApplyDefinition(msgspec.Struct, frozen=True, gc=False):
+    """Put a change of the definitions in place. All nodes get the same ones in the same order."""
+
+    index: int
+    change: bytes
+
+
+class RestoreDefinitions(msgspec.Struct, frozen=True):
+    """Make the definitions equal to this image; everything up to `index` is in it."""
+
+    index: int
+    image: bytes
+
+
+class Change(enum.Enum):
+    """What became of a node."""
+
+    #: A new incarnation of it has started; whatever lived with an earlier one is gone.
+    REGISTERED = "registered"
+    DOWN = "down"
+    UP = "up"
+    FORGOTTEN = "forgotten"
+    #: Not one node: the whole table came with an image of the definitions.
+    RESTORED = "restored"
+
+
+class NodesChanged(msgspec.Struct, frozen=True):
+    """The table of nodes is another one, by the entry at `index`."""
+
+    index: int
+    what: Change
+    node: str
+    table: dict[str, Node]
+
+
+class ProposalDone(msgspec.Struct, frozen=True, gc=False):
+    """Applied at `index`, here and on every node that the table says is alive."""
+
+    ticket: int
+    index: int
+
+
+class Why(enum.Enum):
+    """Why a proposal failed. It was not applied and will not be, but for the last of these."""
+
+    TOO_LARGE = "the change is too large"
+    BUSY = "too many changes are waiting"
+    REFUSED = "it would break a rule"
+    CONFLICT = "somebody else was faster"
+    NOT_FOUND = "there is no such thing"
+    #: The only one after which it may have been applied: the node was too far behind to see it.
+    UNKNOWN = "its outcome cannot be known any more"
+
+
+class ProposalFailed(msgspec.Struct, frozen=True):
+    """A proposal will never be done."""
+
+    ticket: int
+    why: Why
+
+
+class LeaderChanged(msgspec.Struct, frozen=True):
+    """The node's role, the term or the known leader is a new one."""
+
+    role: Role
+    term: int
+    leader: str | None
+
+
+class ReadyChanged(msgspec.Struct, frozen=True):
+    """Whether the node may serve clients."""
+
+    ready: bool
+
+
+class ClusterKnown(msgspec.Struct, frozen=True):
+    """The id of the cluster, for the links' greeting; keep it."""
+
+    cluster_id: str
+
+
+class SnapshotNeeded(msgspec.Struct, frozen=True):
+    """Call `Member.compact` with this index and an image of the definitions as they are now."""
+
+    index: int
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The cluster does not take this node, for good: it must stop."""
+
+    reason: str
+
+
+MemberEffect = (
+    SendFrame
+    | Persist
+    | ApplyDefinition
+    | RestoreDefinitions
+    | NodesChanged
+    | ProposalDone
+    | ProposalFailed
+    | LeaderChanged
+    | ReadyChanged
+    | ClusterKnown
+    | SnapshotNeeded
+    | Refused
+)

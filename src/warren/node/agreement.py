@@ -1,0 +1,383 @@
+"""The node's part in the agreement: a `Member` joined to the loop, the disk and the links.
+
+Inputs only note that there is something to do; everything that came in one round of the loop is
+carried out together at its end, inside a turn of the node, so it shares frames and one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from warren.base.system import SystemClock
+from warren.cluster import member_effects as effects
+from warren.cluster.member import Member, cluster_id_of, founded_by
+from warren.cluster.member_settings import MemberSettings
+from warren.cluster.raft.effects import Persist
+from warren.cluster.raft.types import Stored
+from warren.cluster.raft_storage import RaftStorageError
+from warren.model.errand import Errand
+from warren.node.agreement_files import AgreementFiles
+from warren.node.errors import StartError
+from warren.node.raft_disk import RaftDisk
+from warren.telemetry.log import logger
+
+if TYPE_CHECKING:
+    from warren.cluster.metadata import Node
+    from warren.node.failure import Failure
+
+#: How long a stopping leader waits for another one, in seconds.
+HAND_OVER_S = 0.6
+
+Turn = Callable[[Callable[[], None]], None]
+
+
+class ProposalError(Exception):
+    """A change was not made; after `Why.UNKNOWN` it may have been."""
+
+    def __init__(self, why: effects.Why) -> None:
+        super().__init__(why.value)
+        self.why = why
+
+
+class RefusedError(Exception):
+    """The cluster does not take this node."""
+
+
+class Links(Protocol):
+    """The ways to the other nodes, as far as the agreement knows them."""
+
+    def send(self, peer: str, kind: int, payload: bytes) -> bool:
+        """Send a control frame; False when there is no link, and then it is lost."""
+        ...
+
+
+class Definitions(Protocol):
+    """Who has the definitions. Called inside turns, in the order of the log."""
+
+    def apply(self, index: int, change: bytes) -> None:
+        """Put a change in place."""
+        ...
+
+    def restore(self, index: int, image: bytes) -> None:
+        """Be equal to an image."""
+        ...
+
+    def image(self) -> bytes:
+        """All definitions, as they are after the last change that was applied."""
+        ...
+
+    def nodes_changed(self, change: effects.NodesChanged) -> None:
+        """A node came, went or returned, by the entry at `change.index`."""
+        ...
+
+    def ready_changed(self, ready: bool) -> None:
+        """Whether clients may be served."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementConfig:
+    """How a node finds its cluster: by a static list that it is on, or by asking one of others."""
+
+    node: str
+    cluster_name: str = "warren"
+    #: All nodes that found the cluster; empty for a node that joins one.
+    founders: tuple[str, ...] = ()
+    #: Whom a joining node asks.
+    seeds: tuple[str, ...] = ()
+    data_dir: Path | None = None
+    #: The node has no messages of earlier lives.
+    fresh: bool = False
+    settings: MemberSettings = field(default_factory=MemberSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementStatus:
+    """For operators."""
+
+    node: str
+    incarnation: int
+    cluster_id: str
+    role: str
+    term: int
+    leader: str | None
+    commit_index: int
+    applied_index: int
+    is_ready: bool
+    has_quorum: bool
+    nodes: dict[str, Node]
+    voters: tuple[str, ...]
+    learners: tuple[str, ...]
+    #: Changes of this node that are under way.
+    proposals: int
+
+
+class Agreement:
+    """`__init__` reads the disk, `start` inside the loop, `stop` gives everything back."""
+
+    def __init__(
+        self, config: AgreementConfig, definitions: Definitions, definitions_applied: int = 0
+    ) -> None:
+        """Raises StartError when what is on the disk cannot be used."""
+        self.config = config
+        self._definitions = definitions
+        self._log = logger("cluster")
+        self._clock = SystemClock()
+        self._files = AgreementFiles(config.data_dir)
+        incarnation = self._files.begin_life()
+        self._storage = self._files.raft_storage()
+        cluster_id = self._files.identity.cluster_id
+        if config.founders and not cluster_id:
+            cluster_id = cluster_id_of(config.cluster_name, config.founders)
+        self.member = Member(
+            config.node,
+            self._load(),
+            config.settings,
+            random.SystemRandom().randint,
+            incarnation,
+            self._clock.now_ms(),
+            cluster_id=cluster_id,
+            seeds=config.seeds,
+            definitions_applied=definitions_applied,
+            fresh=config.fresh,
+        )
+        self._disk = RaftDisk(self._storage, self._saved, self._fail)
+        self._errands: dict[int, Errand] = {}
+        self._links: Links | None = None
+        self._in_turn: Turn | None = None
+        self._failure: Failure | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._is_awake = False
+        self._is_over = False
+        self._ready = asyncio.Event()
+        self._carriers: dict[type, Callable[[Any], None]] = {
+            effects.SendFrame: self._send,
+            Persist: self._disk.write,
+            effects.ApplyDefinition: lambda it: definitions.apply(it.index, it.change),
+            effects.RestoreDefinitions: lambda it: definitions.restore(it.index, it.image),
+            effects.NodesChanged: self._nodes_changed,
+            effects.ProposalDone: self._done,
+            effects.ProposalFailed: self._failed,
+            effects.LeaderChanged: self._leader_changed,
+            effects.ReadyChanged: self._ready_changed,
+            effects.ClusterKnown: lambda it: self._files.keep_cluster_id(it.cluster_id),
+            effects.SnapshotNeeded: self._snapshot,
+            effects.Refused: lambda it: self._fail(RefusedError(it.reason)),
+        }
+
+    def _load(self) -> Stored:
+        config = self.config
+        try:
+            stored = self._storage.load()
+            if stored is None:
+                if config.founders and config.node not in config.founders:
+                    raise StartError(f"{config.node} is not among the nodes of its own cluster")
+                stored = founded_by(config.founders) if config.founders else Stored()
+                self._storage.create(stored)
+        except RaftStorageError as error:
+            raise StartError(f"the log of the agreement: {error}") from error
+        return stored
+
+    # -- life
+
+    def start(self, links: Links, in_turn: Turn, failure: Failure) -> None:
+        """Join the running loop. Links may tell of peers from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._links, self._in_turn, self._failure = links, in_turn, failure
+        self._wake()
+
+    async def stop(self) -> None:
+        """Hand leadership over, if there is somebody, and close the files."""
+        if self._loop is not None and not self._is_over and self.member.hand_over():
+            self._wake()
+            deadline_s = self._loop.time() + HAND_OVER_S
+            while self.member.is_leader and self._loop.time() < deadline_s:
+                await asyncio.sleep(0.005)
+        self.abandon()
+        await self._disk.close()
+
+    def abandon(self) -> None:
+        """Take part no more, at once and without a word."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def await_ready(self) -> None:
+        """Until the node may serve clients."""
+        await self._ready.wait()
+
+    @property
+    def incarnation(self) -> int:
+        return self.member.incarnation
+
+    @property
+    def cluster_id(self) -> str:
+        """For the links' greeting; empty for a node that joins and does not know it yet."""
+        return self.member.cluster_id
+
+    @property
+    def has_quorum(self) -> bool:
+        return self.member.has_quorum(self._clock.now_ms())
+
+    def status(self) -> AgreementStatus:
+        """What an operator asks for."""
+        member, raft = self.member, self.member.raft
+        return AgreementStatus(
+            node=member.node,
+            incarnation=member.incarnation,
+            cluster_id=member.cluster_id,
+            role=raft.role.value,
+            term=raft.term,
+            leader=raft.leader,
+            commit_index=raft.commit_index,
+            applied_index=member.applied_index,
+            is_ready=member.ready,
+            has_quorum=self.has_quorum,
+            nodes=dict(member.nodes),
+            voters=raft.membership.voters,
+            learners=raft.membership.learners,
+            proposals=len(self._errands),
+        )
+
+    # -- inputs
+
+    def propose(self, change: bytes) -> Errand:
+        """Have a change applied on every living node; the errand ends with its index."""
+        return self._errand(self.member.propose(change))
+
+    def forget(self, node: str) -> Errand:
+        """Let a node that is down go for ever."""
+        return self._errand(self.member.forget(node))
+
+    def _errand(self, ticket: int) -> Errand:
+        errand = self._errands[ticket] = Errand()
+        self._wake()
+        return errand
+
+    def on_control(self, peer: str, kind: int, payload: bytes) -> None:
+        """A control frame has come. ValueError: the peer is broken, close the link."""
+        if not self._is_over:
+            self.member.receive(peer, kind, payload, self._clock.now_ms())
+            self._wake()
+
+    def on_up(self, peer: str, incarnation: int) -> None:
+        """There is a link."""
+        if not self._is_over:
+            self.member.peer_up(peer, incarnation)
+            self._wake()
+
+    def on_down(self, peer: str) -> None:
+        """The link is gone."""
+        if not self._is_over:
+            self.member.peer_down(peer)
+            self._wake()
+
+    def on_refused(self, peer: str) -> None:
+        """Nobody listens where the peer should."""
+        if not self._is_over:
+            self.member.peer_refused(peer)
+            self._wake()
+
+    def on_heard(self, peer: str) -> None:
+        """The peer has said something, be it a ping."""
+        if not self._is_over:
+            self.member.heard(peer, self._clock.now_ms())
+
+    # -- carrying out
+
+    def _wake(self) -> None:
+        """Carry out at the end of this round of the loop, together with all that still comes."""
+        if not self._is_awake and not self._is_over and self._loop is not None:
+            self._is_awake = True
+            self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._is_awake = False
+        if self._is_over or self._in_turn is None:
+            return
+        try:
+            self._in_turn(self._carry_out)
+        except Exception as error:
+            self._fail(error)
+            raise
+        self._disk.begin()
+        self._schedule()
+
+    def _carry_out(self) -> None:
+        carriers = self._carriers
+        while not self._is_over:
+            taken = self.member.take_effects()
+            if not taken:
+                return
+            for effect in taken:
+                carriers[type(effect)](effect)
+
+    def _schedule(self) -> None:
+        due_ms = self.member.next_tick_ms
+        if self._is_over or self._loop is None:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        delay_s = max(1, due_ms - self._clock.now_ms()) / 1000
+        self._timer = self._loop.call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.member.tick(self._clock.now_ms())
+        self._wake()
+
+    def _saved(self, token: int) -> None:
+        if not self._is_over:
+            self.member.persisted(token)
+            self._wake()
+
+    def _fail(self, error: BaseException) -> None:
+        """The node cannot keep what it promises: it says nothing more."""
+        self.abandon()
+        if self._failure is not None:
+            self._failure.set(error)
+
+    # -- effects
+
+    def _send(self, effect: effects.SendFrame) -> None:
+        assert self._links is not None
+        self._links.send(effect.to, effect.kind, effect.payload)
+
+    def _done(self, effect: effects.ProposalDone) -> None:
+        errand = self._errands.pop(effect.ticket, None)
+        if errand is not None:
+            errand.finish(effect.index)
+
+    def _failed(self, effect: effects.ProposalFailed) -> None:
+        errand = self._errands.pop(effect.ticket, None)
+        if errand is not None:
+            errand.fail(ProposalError(effect.why))
+
+    def _nodes_changed(self, effect: effects.NodesChanged) -> None:
+        if effect.node:
+            self._log.info("node %s is %s", effect.node, effect.what.value)
+        self._definitions.nodes_changed(effect)
+
+    def _leader_changed(self, effect: effects.LeaderChanged) -> None:
+        if effect.leader is not None:
+            self._log.info("%s leads the agreement in term %d", effect.leader, effect.term)
+
+    def _ready_changed(self, effect: effects.ReadyChanged) -> None:
+        if effect.ready:
+            self._ready.set()
+        else:
+            self._ready.clear()
+        self._definitions.ready_changed(effect.ready)
+
+    def _snapshot(self, effect: effects.SnapshotNeeded) -> None:
+        self.member.compact(effect.index, self._definitions.image())
