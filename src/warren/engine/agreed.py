@@ -216,12 +216,19 @@ class AgreedKeeper(MetadataKeeper):
 
     def forget_transient(self, index: int, node: str) -> None:
         """A node is gone: so are its queues that do not outlive it."""
+        self._forget_queues(index, node, lambda queue: not queue.declaration.durable)
+
+    def forget_all_of(self, index: int, node: str) -> None:
+        """A node will not come back: its queues are gone for good."""
+        self._forget_queues(index, node, lambda _queue: True)
+
+    def _forget_queues(self, index: int, node: str, goes: Callable[[AmqpQueue], bool]) -> None:
         if index <= self.applied:
             return
         with self.applying(index):
             for vhost in list(self._engine.vhosts.values()):
                 for queue in list(vhost.queues.values()):
-                    if queue.home == node and not queue.declaration.durable:
+                    if queue.home == node and goes(queue):
                         self._engine.remove_queue(queue)
 
     # -- images ------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ before: one that only acknowledges goes on being read, since that is what frees 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.session.connection import Connection
 
-Resource = Literal["memory", "disk"]
+#: `memory` or `disk`; of another node of the cluster with its name.
+Resource = str
 
 
 def set_alarm(engine: Engine, resource: Resource, raised: bool, measured: str = "") -> None:

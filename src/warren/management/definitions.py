@@ -39,11 +39,9 @@ class DefinitionsError(ValueError):
 
 def load_definitions(engine: Engine, path: Path | str) -> dict[str, int]:
     """Import a file, or all `*.json` files of a directory by name; how many rows of each kind."""
-    named = Path(path)
-    files = sorted(named.glob("*.json")) if named.is_dir() else [named]
     done: Counter[str] = Counter()
     problems: list[str] = []
-    for file in files:
+    for file in _files(path):
         try:
             done.update(import_definitions(engine, _read(file)))
         except DefinitionsError as error:
@@ -63,6 +61,14 @@ def import_definitions(
     return work.finish()
 
 
+def load_steps(engine: Engine, path: str) -> Iterator[Errand | None]:
+    """`load_definitions` in steps, with the errands that are to be waited for in a cluster."""
+    for file in _files(path):
+        work = Import(engine, None)
+        yield from work.steps(read_definitions(_read(file)))
+        work.finish()
+
+
 def read_definitions(document: bytes | str | Mapping[str, object]) -> rows.Definitions:
     """Raises DefinitionsError when the document is none of its kind."""
     try:
@@ -71,6 +77,11 @@ def read_definitions(document: bytes | str | Mapping[str, object]) -> rows.Defin
         return msgspec.convert(document, type=rows.Definitions)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DefinitionsError([f"not a definitions file: {error}"]) from error
+
+
+def _files(path: Path | str) -> list[Path]:
+    named = Path(path)
+    return sorted(named.glob("*.json")) if named.is_dir() else [named]
 
 
 def _read(file: Path) -> bytes:

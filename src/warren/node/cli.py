@@ -227,9 +227,12 @@ def _run(
         except StartError:
             await node.stop()
             raise
-        url = on_ready(node)
+        if node.cluster is not None:
+            await _first(node.cluster.opened.wait(), stopping.wait(), node.failure.wait())
+        url = on_ready(node) if node.is_open else ""
         sys.stdout.flush()
-        _tell_ready(ready_fd, url)
+        if url:
+            _tell_ready(ready_fd, url)
         await _first(stopping.wait(), node.failure.wait())
         if node.failure.error is None:
             await node.stop()

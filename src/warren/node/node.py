@@ -34,6 +34,7 @@ from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
     from warren.management.cluster_control import ClusterControl
+    from warren.node.cluster import NodeCluster
     from warren.node.operating import Operating
 
 #: How long a stopping node waits for clients to take their goodbye.
@@ -92,13 +93,24 @@ class Node:
         #: What operators do to the cluster; whoever joins this node to others puts theirs here.
         self.cluster_control: ClusterControl = StandaloneControl(self)
         VHostDefaults(settings, self.engine).attach()
+        #: The other nodes; None for a node alone.
+        self.cluster: NodeCluster | None = self._make_cluster()
         #: Has put back what an earlier run left, and keeps what changes; None: nothing is kept.
         self.store: NodeStore | None = None
         if data_dir is not None:
-            self.store = NodeStore(data_dir, self.engine, message_budget(settings.memory))
+            make_keeper = MetadataKeeper if self.cluster is None else self.cluster.make_keeper
+            budget = message_budget(settings.memory)
+            self.store = NodeStore(data_dir, self.engine, budget, make_keeper=make_keeper)
             self.keeper: MetadataKeeper | None = self.store.keeper
+        elif self.cluster is not None:
+            self.keeper = self.cluster.make_keeper(self.engine, lambda _record: None)
+            self.keeper.attach()
         else:
             self.keeper = restore(self.engine) if restore is not None else None
+        if self.cluster is not None:
+            # Its content is what all nodes agree on, when they do.
+            self.cluster.prepare()
+            return
         try:
             self._make_content()
         except DefinitionsError as error:
@@ -112,27 +124,47 @@ class Node:
         That is the definitions, or else, at the first start, the default user and vhost.
         """
         is_first_start = self.keeper is None or self.keeper.is_empty
-        definitions, management = self.settings.definitions, self.settings.management
-        paths = [definitions.load, management.load_definitions, definitions.local_path]
-        given = [path for path in paths if path is not None]
-        for path in given:
+        for path in self.definition_paths:
             load_definitions(self.engine, path)
-        if not given and is_first_start:
+        if not self.definition_paths and is_first_start:
             # All or nothing: a start that was cut short must leave the next one the first.
             with self.engine.metadata.together():
-                self._make_defaults()
+                for step in self.default_content():
+                    step()
 
-    def _make_defaults(self) -> None:
-        auth = self.settings.auth
-        self.directory.add_user(auth.default_user, auth.default_pass, auth.default_user_tags)
-        self.engine.add_vhost(auth.default_vhost)
-        self.directory.set_permissions(
-            auth.default_user,
-            auth.default_vhost,
-            auth.default_configure,
-            auth.default_write,
-            auth.default_read,
+    @property
+    def definition_paths(self) -> list[str]:
+        """Files and directories with definitions that are imported at every start."""
+        definitions, management = self.settings.definitions, self.settings.management
+        paths = [definitions.load, management.load_definitions, definitions.local_path]
+        return [path for path in paths if path is not None]
+
+    def default_content(self) -> list[Callable[[], object]]:
+        """What makes the default user and virtual host, one change each."""
+        auth, directory = self.settings.auth, self.directory
+        name, vhost = auth.default_user, auth.default_vhost
+        hashed, algorithm = directory.hashed(name, auth.default_pass), directory.hashing_algorithm
+        tags, patterns = (
+            auth.default_user_tags,
+            (
+                auth.default_configure,
+                auth.default_write,
+                auth.default_read,
+            ),
         )
+        return [
+            lambda: directory.put_user(name, hashed, algorithm, tags),
+            lambda: self.engine.add_vhost(vhost),
+            lambda: directory.set_permissions(name, vhost, *patterns),
+        ]
+
+    def _make_cluster(self) -> NodeCluster | None:
+        if not self.settings.cluster.peers:
+            return None
+        # A node alone needs none of it, nor the time to import it.
+        from warren.node.cluster import NodeCluster
+
+        return NodeCluster(self)
 
     def start(self) -> None:
         """Open the listeners. Raises StartError when an address or a certificate cannot be used."""
@@ -141,11 +173,10 @@ class Node:
         self.engine.effects.on_relieved = self._hub.relieved
         self.engine.effects.on_postponed = self._hub.pump_later
         self.engine.timers.on_earlier = self._schedule
-        try:
-            self._open_listeners(self._hub)
-        except BaseException:
-            self._close_listeners()
-            raise
+        if self.cluster is None:
+            self._open_first()
+        else:
+            self.is_open = False
         self._warden = Warden(self._hub, self.settings.listeners.handshake_timeout_ms)
         self._warden.start()
         if self._watch_memory:
@@ -158,6 +189,24 @@ class Node:
         if self.store is not None:
             self.store.start(self._loop, self.in_turn, self.failure, self.disk)
         self.engine.watch_timeouts()
+        if self.cluster is not None:
+            self.cluster.start(self._hub)
+
+    def _open_first(self) -> None:
+        assert self._hub is not None
+        try:
+            self._open_listeners(self._hub)
+        except BaseException:
+            self._close_listeners()
+            raise
+
+    def open_clients(self) -> None:
+        """Let clients in, for the first time or again. Raises StartError."""
+        if self.listeners:
+            self.reopen()
+        else:
+            self._open_first()
+            self.is_open = True
 
     def start_operating(
         self, control_socket: Path | None = None, forgiving: bool = False
@@ -316,6 +365,8 @@ class Node:
         if self.operating is not None:
             await self.operating.stop()
         await self.close_clients(goodbye_s)
+        if self.cluster is not None:
+            await self.cluster.stop()
         self._stop_watches()
         if self.store is not None and self.failure.error is None:
             try:
@@ -325,6 +376,8 @@ class Node:
 
     def abandon(self) -> None:
         """Take nothing more from anybody, and say nothing: the node cannot go on."""
+        if self.cluster is not None:
+            self.cluster.abandon()
         self._close_listeners()
         if self._hub is not None:
             for link in self._hub.links:

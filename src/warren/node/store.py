@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from warren.node.disk import DiskWatch
     from warren.node.failure import Failure
 
+MakeKeeper = Callable[["Engine", Callable[[bytes], None]], MetadataKeeper]
+
 #: How often the upkeep gets its turn, in seconds.
 TICK_S = 0.05
 #: A start that had to read more records than this is followed by a checkpoint.
@@ -54,6 +56,7 @@ class NodeStore:
         engine: Engine,
         budget_bytes: int,
         upkeep: UpkeepSettings | None = None,
+        make_keeper: MakeKeeper = MetadataKeeper,
     ) -> None:
         """Raises StartError when the directory holds what this version cannot read."""
         self.path = path
@@ -66,7 +69,7 @@ class NodeStore:
         self.files = RealFiles(log_path)
         self.salvage = SalvageDirectory(str(path / "salvage"))
         wall_offset_ms = time.time_ns() // 1_000_000 - engine.clock.now_ms()
-        self.keeper = MetadataKeeper(engine, self._append_metadata)
+        self.keeper = make_keeper(engine, self._append_metadata)
         self.keeper.on_queue = self._enrol
         self.keeper.on_queue_gone = self._strike_off
         try:
