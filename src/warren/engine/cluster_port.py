@@ -19,8 +19,10 @@ class ClusterPort(Protocol):
     def make_remote(self, *arguments: Any) -> AmqpQueue:
         """What stands for a queue whose home is another node; arguments as AmqpQueue's."""
 
-    def request(self, home: str, verb: str, arguments: tuple[Any, ...]) -> Errand:
-        """Ask the home of a queue for something."""
+    def request(
+        self, home: str, verb: str, arguments: tuple[Any, ...], once: bool = False
+    ) -> Errand:
+        """Ask the home of a queue for something; `once`: not again when the link is lost."""
 
     def pick(self, count: int) -> int:
         """Throw dice with `count` sides, numbered from 0."""

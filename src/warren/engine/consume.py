@@ -148,9 +148,13 @@ def cancel_consumers(engine: Engine, queue: AmqpQueue) -> None:
     gets the answer to that first.
     """
     for consumer in list(queue.consumers):
-        assert isinstance(consumer, Consumer)
+        number = queue.remove_consumer(consumer)
+        if not isinstance(consumer, Consumer):
+            # Of a client on another node, which sees the queue go by itself and asks for this.
+            continue
         consumer.cancel()
-        queue.remove_consumer(consumer)
+        if queue.is_remote:
+            remote_consume.detach(engine, queue, number)
         consumer.channel.consumers.pop(consumer.tag, None)
         engine.later(partial(_tell_when_written, engine, consumer))
 

@@ -66,10 +66,25 @@ class HomeRequests:
 
     def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
         """Raises ValueError when the other node sends what no node sends."""
-        verb, vhost_name, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
+        verb, applied, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
         act = self._verbs.get(verb)
-        if act is None:
+        if act is None or not isinstance(applied, int) or not arguments:
             raise ValueError(f"a request for {verb!r:.40}")
+        agreed = self._engine.agreed
+        if agreed is None:
+            self._begin(link, request, act, *arguments)
+        else:
+            # The other node may know of definitions that are only on their way to this one.
+            agreed.when_applied(applied, partial(self._begin, link, request, act, *arguments))
+
+    def _begin(
+        self,
+        link: HomeEnd,
+        request: int,
+        act: Callable[..., Any],
+        vhost_name: Any,
+        *arguments: Any,
+    ) -> None:
         vhost = self._engine.vhosts.get(vhost_name)
         if vhost is None:
             error = InternalError(f"vhost '{vhost_name}' is gone")

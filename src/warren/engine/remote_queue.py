@@ -28,6 +28,10 @@ class RemoteAmqpQueue(Described, RemoteQueue):
     unacked = 0
     single_active = False
     exclusive_consumer = None
+    active = None
+    damage = None
+    ready_bytes = total_bytes = 0
+    delivered_no_ack = got = got_no_ack = redelivered = acked = 0
 
     def __init__(
         self,

@@ -95,6 +95,10 @@ cdef class Gateway(Stream):
             if self.on_consumer_lost is not None:
                 self.on_consumer_lost(attachment.queue, attachment.consumer)
 
+    def home_back(self):
+        """The home is there again, its link soon: what is published waits for that."""
+        self.gone = False
+
     cdef int give_up(self) except -1:
         """All that is unanswered is refused."""
         while self.unanswered.count:
