@@ -219,7 +219,7 @@ def test_where_queues_are_put_by_policy(cluster: Cluster, clients: Clients, name
     for i in range(60):
         channel.queue_declare(f"{name}.{i}")
     rows = cluster.ctl(2, "list_queues", "name", "node", "--quiet").splitlines()
-    per_node = {node: 0 for node in cluster.nodes}
+    per_node = dict.fromkeys(cluster.nodes, 0)
     for row in rows:
         queue, tab, node = row.partition("\t")
         if tab and node in per_node:

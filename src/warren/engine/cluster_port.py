@@ -24,5 +24,8 @@ class ClusterPort(Protocol):
     ) -> Errand:
         """Ask the home of a queue for something; `once`: not again when the link is lost."""
 
+    def send_reply(self, node: str, arguments: tuple[Any, ...]) -> None:
+        """Send a direct reply to a node; it may be lost, as one to a client that is gone."""
+
     def pick(self, count: int) -> int:
         """Throw dice with `count` sides, numbered from 0."""

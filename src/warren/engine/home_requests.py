@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from warren.auth.users import OperatorName
+from warren.engine import direct_reply
 from warren.engine.consume import delete_if_unused
 from warren.engine.queues import check_exclusive, facts, touch
-from warren.gateway.messages import encode_message
+from warren.gateway.messages import decode_message, encode_message
 from warren.model.errors import AmqpError, InternalError, Postponed, error_class
 from warren.wire.tables import decode_table
 
@@ -62,6 +63,8 @@ class HomeRequests:
             "get": self._get,
             "consume": self._consume,
             "cancel": self._cancel,
+            "reply": self._reply,
+            "awaits": self._awaits,
         }
 
     def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
@@ -190,6 +193,14 @@ class HomeRequests:
         if consumer is not None:
             self.consumer_gone(consumer.queue, consumer.tag)
         return True
+
+    def _reply(self, _link: HomeEnd, asker: Asker, address: str, data: bytes) -> bool:
+        if address in self._engine.reply_consumers:
+            direct_reply.reply(self._engine, asker.vhost, address, decode_message(data))
+        return True
+
+    def _awaits(self, _link: HomeEnd, _asker: Asker, address: str) -> bool:
+        return address in self._engine.reply_consumers
 
     def consumer_gone(self, queue: AmqpQueue, tag: str) -> None:
         """A consumer on another node is off its queue, by request or with its link."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Requests have their verb in the payload; the frame's own field is for later.
 VERB = 0
+#: Direct replies are dropped while so much waits to be sent: nothing else bounds them.
+UNSENT_REPLY_BYTES_MAX = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -79,6 +81,10 @@ class Homes:
         request = _Request(msgspec.msgpack.encode((verb, applied, *arguments)), errand, once)
         self._send(home, request)
         return errand
+
+    def send_reply(self, node: str, arguments: tuple[Any, ...]) -> None:
+        if self.gateway_to(node).pending_bytes <= UNSENT_REPLY_BYTES_MAX:
+            self.request(node, "reply", arguments, once=True)
 
     def gateway_to(self, home: str) -> Gateway:
         """Where publishes and settlements for the queues of a home go."""

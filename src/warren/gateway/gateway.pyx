@@ -268,5 +268,10 @@ cdef class Gateway(Stream):
         return self.unanswered.size
 
     @property
+    def pending_bytes(self):
+        """What the link has not sent yet."""
+        return 0 if self.port is None else self.port.pending()
+
+    @property
     def has_link(self):
         return self.port is not None
