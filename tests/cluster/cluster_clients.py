@@ -146,6 +146,15 @@ class Inbox:
             self.channel.connection.process_data_events(0.02)
 
 
+def is_gone(channel: BlockingChannel, queue: str) -> bool:
+    """Whether there is no such queue; the channel is closed then, or while it is locked."""
+    try:
+        counts(channel, queue)
+    except pika.exceptions.ChannelClosedByBroker as error:
+        return error.reply_code == 404
+    return False
+
+
 def refused(code: int, match: str, act: Callable[[], object]) -> None:
     """The channel is closed with a code and a text."""
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match=match) as error:

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with real clusters: one that is shared, and clients that end with a test."""
+"""Fixtures of the tests with real clusters: one that is shared, clients that end with a test."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pika
 import pytest
-from cluster_clients import NODES, Clients, Inbox, counts, drain, eventually, refused, take
+from cluster_clients import NODES, Clients, Inbox, counts, drain, eventually, is_gone, refused, take
 
 from warren.testing import Cluster
 
@@ -234,16 +234,8 @@ def test_exclusive_queue(clients: Clients, name: str, node: int, home: int) -> N
     assert take(owner, name) == b"for the owner"
     owner.connection.close()
 
-    def is_gone(channel: Any) -> bool:
-        try:
-            counts(channel, name)
-        except pika.exceptions.ChannelClosedByBroker as error:
-            assert error.reply_code in {404, 405}
-            return error.reply_code == 404
-        return False
-
     for other in NODES:
-        eventually(lambda n=other: is_gone(clients.channel(n)))
+        eventually(lambda n=other: is_gone(clients.channel(n), name))
     clients.channel(node).queue_declare(name)
 
 
@@ -257,15 +249,7 @@ def test_auto_delete_queue(clients: Clients, name: str, node: int, home: int) ->
     assert counts(looking, name) == (0, 1)
     inboxes[1].channel.connection.close()
 
-    def is_gone() -> bool:
-        channel = clients.channel(node)
-        try:
-            counts(channel, name)
-        except pika.exceptions.ChannelClosedByBroker as error:
-            return error.reply_code == 404
-        return False
-
-    eventually(is_gone)
+    eventually(lambda: is_gone(clients.channel(node), name))
 
 
 @across

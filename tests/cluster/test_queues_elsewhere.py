@@ -221,7 +221,7 @@ def test_where_queues_are_put_by_policy(cluster: Cluster, clients: Clients, name
     rows = cluster.ctl(2, "list_queues", "name", "node", "--quiet").splitlines()
     per_node = dict.fromkeys(cluster.nodes, 0)
     for row in rows:
-        queue, tab, node = row.partition("\t")
+        _, tab, node = row.partition("\t")
         if tab and node in per_node:
             per_node[node] += 1
     assert max(per_node.values()) - min(per_node.values()) <= 1, per_node
