@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from warren.config.settings import Settings
-from warren.management.cluster_control import ClusterControl
 from warren.management.errors import not_found
 from warren.management.events import EventLog
 from warren.management.sampler import Sampler
@@ -18,6 +17,7 @@ from warren.model.errors import Postponed
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.engine.vhost import VHost
+    from warren.management.cluster_control import ClusterControl
 
 Result = TypeVar("Result")
 
