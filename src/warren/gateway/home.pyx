@@ -91,9 +91,10 @@ cdef class HomeEnd(FrameSink):
     cdef int on_start(self, const uint8_t* p, size_t n) except -1:
         if n != START_BYTES or self.started:
             raise ValueError("a second start, or a malformed one")
+        self.record.start(self, load64(p), load64(p + 8))
         self.started = True
-        self.told = load64(p)
-        return self.record.start(self, self.told)
+        self.told = load64(p + 8)
+        return 0
 
     cdef int on_more(self, const uint8_t* p, size_t n) except -1:
         cdef size_t used
