@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pair import Client, Received, method
+from pair import Client, Received, method, publish
 from two_nodes import GatewayNode, Home, message, pair, settle
 
 from warren.gateway.errors import LinkLostError
@@ -365,3 +365,69 @@ def test_settlements_travel_as_runs() -> None:
     assert [(kind, len(payload)) for kind, payload in node.link.dialled.waiting()] == [(34, 17)]
     settle(node)
     assert home.queues[1].acked == 500
+
+
+def test_settlements_and_publishes_keep_their_order() -> None:
+    home, node = pair()
+    client = node.client()
+    fill(home, 4)
+    consume(node, client)
+    settle(node)
+    client.frames()
+    one = publish(1, "", "q1", b"new")
+    client.send(b"".join((ack_frame(1), ack_frame(2), one, ack_frame(3), one, one, ack_frame(4))))
+    node.end_turn()
+    assert node.link is not None
+    kinds = [kind for kind, _ in node.link.dialled.waiting()]
+    assert kinds == [34, 33, 34, 33, 33, 34]
+
+
+def ack_frame(tag: int) -> bytes:
+    return method(1, "basic.ack", tag)
+
+
+def test_a_delivery_does_not_overtake_what_is_parked() -> None:
+    home, node = pair()
+    client = node.client()
+    consume(node, client)
+    settle(node)
+    client.frames()
+    client.peer.outlet.writable = False
+    fill(home, 2)
+    settle(node)
+    client.peer.outlet.writable = True
+    fill(home, 1, first=2)
+    settle(node)
+    assert deliveries(client) == []
+    client.peer.became_writable()
+    assert bodies(client) == [b"0", b"1", b"2"]
+
+
+def test_the_home_forgets_queues_that_nobody_uses_over_a_link() -> None:
+    home, node = pair()
+    (end,) = home.ends
+    client = node.client()
+    fill(home, 2)
+    client.call(1, "basic.consume", 0, "q1", "tag")
+    settle(node)
+    client.frames()
+    assert (end.loan_count, len(end.all_consumers())) == (1, 1)
+    client.send(method(1, "basic.cancel", "tag"))
+    settle(node)
+    assert (end.loan_count, len(end.all_consumers())) == (1, 0)
+    ack(client, 2, True)
+    settle(node)
+    assert end.loan_count == 0
+
+
+def test_a_queue_that_goes_away_takes_its_consumers_off() -> None:
+    home, node = pair()
+    client = node.client()
+    consume(node, client)
+    settle(node)
+    (consumer,) = home.ends[0].all_consumers()
+    consumer.detach()
+    assert home.queues[1].consumers == []
+    fill(home, 1)
+    settle(node)
+    assert deliveries(client) == []
