@@ -57,7 +57,7 @@ class Proposer:
 def run_members(
     seed: int,
     member_class: type[Member] = Member,
-    trouble_ms: int = 9_000,
+    trouble_ms: int = 7_000,
     seen: Callable[[World], None] | None = None,
 ) -> MemberResult:
     """Run one schedule; Violation if anything is wrong."""
