@@ -59,18 +59,3 @@ class WakesUpReady(Member):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._readiness = _NeverDoubts(self.settings)
-
-
-class CountsOldLives(Member):
-    """A node's word counts for another life of it."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        told = self._applied.told
-        self._applied.told = (  # type: ignore[method-assign]
-            lambda node, incarnation, index: told(node, self._incarnation_of(node), index)
-        )
-
-    def _incarnation_of(self, node: str) -> int:
-        known = self.nodes.get(node)
-        return known.incarnation if known is not None else 0
