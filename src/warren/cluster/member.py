@@ -246,6 +246,8 @@ class Member:
         self._liveness.refused(node)
         if self.is_leader:
             self._judge_nodes()
+        elif not self._liveness.is_linked(node):
+            self.raft.leader_gone(node, self._now_ms)
 
     def heard(self, node: str, now_ms: int) -> None:
         """Something has come from a node, be it a ping."""
@@ -470,7 +472,9 @@ class Member:
         if effect.leader is not None and (effect.leader, effect.term) != self._leader:
             self._leader = (effect.leader, effect.term)
             self._proposals.all_again()
-        if effect.role is not Role.LEADER:
+        if effect.role is Role.LEADER:
+            self._tick_ms = self._now_ms  # There may be somebody to declare down.
+        else:
             self._undecided.clear()
             self._joining.clear()
             self._in_log.clear()
