@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from warren.cluster import control_frames as frames
 from warren.cluster.member import Member, cluster_id_of, founded_by
 from warren.cluster.member_applied import AppliedEverywhere
-from warren.cluster.member_effects import MemberEffect, ProposalFailed, Why
+from warren.cluster.member_effects import MemberEffect, ProposalFailed, SendFrame, Why
 from warren.cluster.member_liveness import Liveness
-from warren.cluster.member_machine import MemberMachine
+from warren.cluster.member_machine import MemberMachine, encode_image
 from warren.cluster.member_proposals import Proposals
 from warren.cluster.member_settings import MemberSettings
 from warren.cluster.metadata import Node
 from warren.cluster.metadata_commands import Define, NodeDown, NodeUp, encode_command
-from warren.cluster.raft.effects import Persist
-from warren.cluster.raft.types import ProtocolError
+from warren.cluster.raft.effects import Persist, Restore
+from warren.cluster.raft.types import Membership, ProtocolError, Snapshot
 from warren.cluster.sessions import OpenSession, Sessions, encode_proposal
 
 SETTINGS = MemberSettings()
@@ -238,3 +238,43 @@ def test_one_node_alone_agrees_with_itself() -> None:
     assert [type(e).__name__ for e in seen].index("ApplyDefinition")
     assert member.ready
     assert member.cluster_id == "id"
+
+
+def sent_proposals(member: Member) -> list[bytes]:
+    return [
+        proposal
+        for effect in member.take_effects()
+        if isinstance(effect, SendFrame) and effect.kind == frames.PROPOSE
+        for proposal in frames.decode(frames.Propose, effect.payload).proposals
+    ]
+
+
+def test_a_node_registers_again_when_it_cannot_know_whether_it_has() -> None:
+    """It came so late that an image without its session was all there was to get."""
+    member = Member("a", founded_by("abc"), SETTINGS, lambda low, _: low, 4, 0)
+    member.raft.leader = "b"
+    (session,) = sent_proposals(member)
+    member._apply_command(2, session)
+    (register,) = sent_proposals(member)
+    image = encode_image(machine()[0].image(), b"")
+    snapshot = Snapshot(9, 1, Membership(("a", "b", "c")), image)
+    member._restore(Restore(snapshot))
+    (session,) = sent_proposals(member)
+    member._apply_command(10, session)
+    (again,) = sent_proposals(member)
+    assert again != register
+    member._apply_command(11, again)
+    assert member.nodes == {"a": Node(4, True)}
+
+
+def test_registering_comes_before_all_that_waits() -> None:
+    settings = MemberSettings(waiting=2, in_flight=1)
+    member = Member("a", founded_by("abc"), settings, lambda low, _: low, 4, 0)
+    for _ in range(3):
+        member.propose(b"x")
+    member.raft.leader = "b"
+    (session,) = sent_proposals(member)
+    member._apply_command(2, session)
+    (register,) = sent_proposals(member)
+    member._apply_command(3, register)
+    assert member.nodes == {"a": Node(4, True)}

@@ -427,7 +427,10 @@ class Member:
         for proposal in applied:
             self._applied.wait(snapshot.index, proposal.ticket)
         for proposal in lost:
-            self._effects.append(effects.ProposalFailed(proposal.ticket, effects.Why.UNKNOWN))
+            if proposal.ticket == self._register_ticket:
+                self._register_ticket = 0  # Twice does no harm.
+            else:
+                self._effects.append(effects.ProposalFailed(proposal.ticket, effects.Why.UNKNOWN))
 
     def _finish_proposals(self) -> None:
         for index, ticket in self._applied.everywhere(self.nodes, self.applied_index):
@@ -450,9 +453,10 @@ class Member:
     def _register(self) -> None:
         """Say that a new life of this node has begun, once it is a member."""
         if not self._register_ticket and self.node in self.raft.membership.nodes:
-            self._register_ticket = self._propose(
-                Register(self.node, self.incarnation, self._fresh)
-            )
+            self._last_ticket += 1
+            self._register_ticket = self._last_ticket
+            register = Register(self.node, self.incarnation, self._fresh)
+            self._proposals.add_first(self._register_ticket, encode_command(register))
 
     def _registration_refused(self, answer: Answer) -> None:
         known = self.nodes.get(self.node)
