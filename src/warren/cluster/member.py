@@ -246,6 +246,8 @@ class Member:
         self._liveness.refused(node)
         if self.is_leader:
             self._judge_nodes()
+        elif not self._liveness.is_linked(node):
+            self.raft.leader_gone(node, self._now_ms)
 
     def heard(self, node: str, now_ms: int) -> None:
         """Something has come from a node, be it a ping."""
@@ -425,7 +427,10 @@ class Member:
         for proposal in applied:
             self._applied.wait(snapshot.index, proposal.ticket)
         for proposal in lost:
-            self._effects.append(effects.ProposalFailed(proposal.ticket, effects.Why.UNKNOWN))
+            if proposal.ticket == self._register_ticket:
+                self._register_ticket = 0  # Twice does no harm.
+            else:
+                self._effects.append(effects.ProposalFailed(proposal.ticket, effects.Why.UNKNOWN))
 
     def _finish_proposals(self) -> None:
         for index, ticket in self._applied.everywhere(self.nodes, self.applied_index):
@@ -448,9 +453,10 @@ class Member:
     def _register(self) -> None:
         """Say that a new life of this node has begun, once it is a member."""
         if not self._register_ticket and self.node in self.raft.membership.nodes:
-            self._register_ticket = self._propose(
-                Register(self.node, self.incarnation, self._fresh)
-            )
+            self._last_ticket += 1
+            self._register_ticket = self._last_ticket
+            register = Register(self.node, self.incarnation, self._fresh)
+            self._proposals.add_first(self._register_ticket, encode_command(register))
 
     def _registration_refused(self, answer: Answer) -> None:
         known = self.nodes.get(self.node)
@@ -470,7 +476,9 @@ class Member:
         if effect.leader is not None and (effect.leader, effect.term) != self._leader:
             self._leader = (effect.leader, effect.term)
             self._proposals.all_again()
-        if effect.role is not Role.LEADER:
+        if effect.role is Role.LEADER:
+            self._tick_ms = self._now_ms  # There may be somebody to declare down.
+        else:
             self._undecided.clear()
             self._joining.clear()
             self._in_log.clear()

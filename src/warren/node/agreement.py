@@ -138,7 +138,7 @@ class Agreement:
             config.node,
             self._load(),
             config.settings,
-            random.SystemRandom().randint,
+            random.Random().randint,
             incarnation,
             self._clock.now_ms(),
             cluster_id=cluster_id,
