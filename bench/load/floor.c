@@ -1,4 +1,4 @@
-// What no broker can go below: a server that appends what it reads, syncs it and answers.
+// The least that a confirm takes here: a server that appends what it reads, syncs it and answers.
 //
 // Client and server are two processes on loopback, as generator and broker are, and the client has
 // the rhythm of a paced flow. So it has in it what a bare sync leaves out: both sides have to be
