@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.member_cluster import MemberCluster, MemberNemesis
 from sim.run import RECOVERY_MS, counts_of, settings_for
@@ -62,11 +62,13 @@ def run_members(
 ) -> MemberResult:
     """Run one schedule; Violation if anything is wrong."""
     dice = random.Random(seed)
+    settings = settings_for(dice)
     cluster = MemberCluster(
         seed,
         dice.choice((1, 3, 3, 3, 5)),
         spares=dice.choice((0, 0, 1, 2)),
-        settings=settings_for(dice),
+        # An image of all definitions in the smallest chunks takes as long as the recovery may.
+        settings=replace(settings, chunk_bytes=max(settings.chunk_bytes, 300)),
         member_class=member_class,
         in_flight=dice.choice((1, 4, 512)),
     )
