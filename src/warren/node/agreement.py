@@ -88,6 +88,8 @@ class AgreementConfig:
     cluster_name: str = "warren"
     #: All nodes that found the cluster; empty for a node that joins one.
     founders: tuple[str, ...] = ()
+    #: Those of them that decide, where not all do.
+    preferred: tuple[str, ...] = ()
     #: Whom a joining node asks.
     seeds: tuple[str, ...] = ()
     data_dir: Path | None = None
@@ -143,6 +145,7 @@ class Agreement:
             self._clock.now_ms(),
             cluster_id=cluster_id,
             seeds=config.seeds,
+            preferred=config.preferred,
             definitions_applied=definitions_applied,
             fresh=config.fresh,
         )
@@ -179,7 +182,9 @@ class Agreement:
             if stored is None:
                 if config.founders and config.node not in config.founders:
                     raise StartError(f"{config.node} is not among the nodes of its own cluster")
-                stored = founded_by(config.founders) if config.founders else Stored()
+                stored = (
+                    founded_by(config.founders, config.preferred) if config.founders else Stored()
+                )
                 self._storage.create(stored)
         except RaftStorageError as error:
             raise StartError(f"the log of the agreement: {error}") from error
