@@ -17,9 +17,9 @@ from warren.cluster.member_settings import MemberSettings
 from warren.cluster.metadata import Node
 from warren.cluster.raft.settings import Settings
 from warren.cluster.raft_storage import FileRaftStorage
-from warren.node.agreement import ProposalError, RefusedError
+from warren.node.agreement import ProposalError
 from warren.node.agreement_files import AgreementFiles
-from warren.node.errors import StartError
+from warren.node.errors import RefusedError, StartError
 
 #: Snapshots come early, so that there are some.
 SHORT_LOGS = MemberSettings(raft=Settings(snapshot_entries=50, entries_kept=10))

@@ -22,7 +22,7 @@ from warren.cluster.raft.types import Stored
 from warren.cluster.raft_storage import RaftStorageError
 from warren.model.errand import Errand
 from warren.node.agreement_files import AgreementFiles
-from warren.node.errors import StartError
+from warren.node.errors import RefusedError, StartError
 from warren.node.raft_disk import RaftDisk
 from warren.telemetry.log import logger
 
@@ -42,10 +42,6 @@ class ProposalError(Exception):
     def __init__(self, why: effects.Why) -> None:
         super().__init__(why.value)
         self.why = why
-
-
-class RefusedError(Exception):
-    """The cluster does not take this node."""
 
 
 class Links(Protocol):
