@@ -125,14 +125,20 @@ class Home:
 
 
 class FarQueue(RemoteQueue):
-    """What the engine's queue adds, as far as these tests need it."""
+    """What the engine's queue adds, as far as these tests need it; the engine's ways around the
+    home (`engine/remote_consume.py`) are not taken."""
+
+    is_remote = False
+
+    def check_there(self) -> None:
+        """It is."""
 
     def __init__(self, gateway: Gateway, number: int, name: str, vhost: Any) -> None:
         super().__init__(gateway, number)
         self.name = name
         self.vhost = vhost
         self.effective = SimpleNamespace(expires_ms=None)
-        self.declaration = SimpleNamespace(auto_delete=False)
+        self.declaration = SimpleNamespace(auto_delete=False, exclusive=False)
         self.exclusive_consumer = self.owner = None
         self.sources: set[str] = set()
         self.single_active = self.deleted = self.had_consumers = False
