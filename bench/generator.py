@@ -77,10 +77,23 @@ def sync_latency(path: Path, size: int, count: int, rate: int) -> dict[str, floa
     Raises:
         GeneratorError: the file cannot be written.
     """
+    return _journal_latency("sync", path, size, count, rate)
+
+
+def floor_latency(path: Path, size: int, count: int, rate: int) -> dict[str, float]:
+    """Milliseconds from the due time to the answer of a server that only syncs, by quantile.
+
+    Raises:
+        GeneratorError: the file cannot be written, or the server failed.
+    """
+    return _journal_latency("floor", path, size, count, rate)
+
+
+def _journal_latency(mode: str, path: Path, size: int, count: int, rate: int) -> dict[str, float]:
     numbers = {"--size": size, "--messages": count, "--rate": rate}
     arguments = [text for name, value in numbers.items() for text in (name, str(value))]
-    result = _result(["--mode", "sync", "--file", str(path), *arguments])
-    return {quantile: float(value) for quantile, value in result["sync_ms"].items()}
+    result = _result(["--mode", mode, "--file", str(path), *arguments])
+    return {quantile: float(value) for quantile, value in result[f"{mode}_ms"].items()}
 
 
 def count_ready(broker: Broker, arguments: list[str]) -> int:

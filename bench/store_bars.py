@@ -17,6 +17,11 @@ STORE_BARS = (
         at_most=3,
     ),
     Bar(
+        "p99 to confirm at 5,000 msg/s, of a server's that only syncs and answers",
+        value("persist-5k", "confirm_p99_of_floor"),
+        at_most=1.5,
+    ),
+    Bar(
         "written to disk for a fan-out to 10, of the body",
         value("persist-fanout", "written_of_body"),
         at_most=1.5,

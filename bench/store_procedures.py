@@ -1,7 +1,8 @@
 """Carries out the loads of the store; what needs a fresh broker restarts it.
 
 Metrics, beside those of bench/procedures.py: `bare_*` (one append and fdatasync of this disk),
-`*_of_bare` (a latency over the bare one of the same turn), `*_of_body` and `*_of_record` (bytes
+`floor_*` (a server that only syncs and answers), `*_of_bare` and `*_of_floor` (a latency over that
+of the same turn), `*_of_body` and `*_of_record` (bytes
 that reached the disk over those that had to), `*_start_s` (from the start of the process until all
 messages are there again), `fill_*`, `drain_*` and `*_mb`.
 """
@@ -14,7 +15,7 @@ from statistics import fmean
 
 from bench.brokers import READY_TIMEOUT_S, Broker, BrokerError
 from bench.disk import ReadProbe, allocated_bytes, drop_cache, free_bytes, used_bytes
-from bench.generator import GeneratorError, Run, count_ready, run, sync_latency
+from bench.generator import GeneratorError, Run, count_ready, floor_latency, run, sync_latency
 from bench.loads import Load
 from bench.metrics import Metrics, Pace, flow_metrics
 from bench.store_loads import FAN_OUT_MESSAGE_BYTES, PAGING_BUDGET, PAGING_MESSAGE_BYTES
@@ -23,6 +24,8 @@ from bench.watch import Watch, peak_rss_bytes, written_bytes
 MB = 1_000_000
 #: One record of a small message, as the bare append that its confirm is measured against.
 BARE_APPEND_BYTES, BARE_APPENDS, BARE_RATE = 300, 2_000, 5_000
+#: Two series of them are as long as the flow between them: a tail is rare on both sides alike.
+FLOOR_MESSAGES = 12_500
 #: A broker that answers but has not all messages may still be reading; then they are lost.
 RECOVERY_GRACE_S = 20.0
 POLL_S = 0.005
@@ -71,22 +74,28 @@ def durable_flow(load: Load, broker: Broker, prefix: list[str], pace: Pace) -> M
 
 
 def sync_flow(load: Load, broker: Broker, prefix: list[str], pace: Pace) -> Metrics:
-    """A paced flow between two series of bare syncs, in the directory beside the broker's data."""
-    bare = [_bare_sync(broker)]
+    """A paced flow between bare syncs and floors, in the directory beside the broker's data."""
+    bare, floor = [_bare_sync(broker)], [_floor(broker)]
     metrics = durable_flow(load, broker, prefix, pace)
+    floor.append(_floor(broker))
     bare.append(_bare_sync(broker))
-    for quantile in ("p50", "p99"):
-        own = fmean(series[quantile] for series in bare)
-        metrics[f"bare_{quantile}_ms"] = own
-        confirm = metrics.get(f"confirm_{quantile}_ms")
-        if confirm is not None and own:
-            metrics[f"confirm_{quantile}_of_bare"] = confirm / own
+    for name, measure in (("bare", bare), ("floor", floor)):
+        for quantile in ("p50", "p99"):
+            own = fmean(series[quantile] for series in measure)
+            metrics[f"{name}_{quantile}_ms"] = own
+            confirm = metrics.get(f"confirm_{quantile}_ms")
+            if confirm is not None and own:
+                metrics[f"confirm_{quantile}_of_{name}"] = confirm / own
     return metrics
 
 
 def _bare_sync(broker: Broker) -> dict[str, float]:
     path = broker.base / "bare-sync"
     return sync_latency(path, BARE_APPEND_BYTES, BARE_APPENDS, BARE_RATE)
+
+
+def _floor(broker: Broker) -> dict[str, float]:
+    return floor_latency(broker.base / "floor", BARE_APPEND_BYTES, FLOOR_MESSAGES, BARE_RATE)
 
 
 def fan_out(load: Load, broker: Broker, prefix: list[str]) -> Metrics:

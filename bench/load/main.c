@@ -26,6 +26,7 @@ int main(int argc, char **argv) {
         case MODE_CONNECT: run_connections(&options); break;
         case MODE_COUNT: run_count(&options); break;
         case MODE_SYNC: run_sync(&options); break;
+        case MODE_FLOOR: run_floor(&options); break;
         default: run_traffic(&options);
     }
     return 0;

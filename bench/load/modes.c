@@ -131,7 +131,7 @@ void run_traffic(const struct options *o) {
     struct run run = {.options = o};
     struct conn *control = conn_dial(o, 0);
     if (o->mode != MODE_DRAIN) {
-        declare_queues(control, o, SETUP_OUTSTANDING);
+        declare_queues(control, o, SETUP_OUTSTANDING, ALL_QUEUES);
         declare_exchange(control, o);
     }
     struct crew consumers = crew_new(&run, o->mode == MODE_FILL ? 0 : o->consumers);
@@ -151,7 +151,7 @@ void run_traffic(const struct options *o) {
     result.published_in_all = sample(&producers, &consumers).published;
     if (!o->keep) {
         delete_exchange(control, o);
-        delete_queues(control, o, SETUP_OUTSTANDING);
+        delete_queues(control, o, SETUP_OUTSTANDING, ALL_QUEUES);
     }
     result.connect_s = connect_s;
     result.deliver = &deliver;
@@ -163,26 +163,46 @@ void run_traffic(const struct options *o) {
     free(consumers.workers);
 }
 
+// One connection's part in declaring or deleting the queues, on a thread of its own.
+struct declarer {
+    const struct options *o;
+    struct conn *c;
+    struct share share;
+    pthread_t thread;
+};
+
+static void *declare_share(void *argument) {
+    struct declarer *d = argument;
+    int outstanding = d->o->window ? d->o->window : 1;
+    if (d->o->mode == MODE_DECLARE)
+        declare_queues(d->c, d->o, outstanding, d->share);
+    else
+        delete_queues(d->c, d->o, outstanding, d->share);
+    return NULL;
+}
+
 void run_queues(const struct options *o) {
-    struct conn *c = conn_dial(o, 0);
-    int outstanding = o->window ? o->window : 1;
+    struct declarer *all = allocate((size_t)o->producers, sizeof *all);
+    for (int i = 0; i < o->producers; i++)
+        all[i] = (struct declarer){o, conn_dial(o, i), {i, o->producers}, 0};
     report_event("measuring");
     double cpu_s = own_cpu_s();
     uint64_t start_ns = now_ns();
-    if (o->mode == MODE_DECLARE)
-        declare_queues(c, o, outstanding);
-    else
-        delete_queues(c, o, outstanding);
+    for (int i = 0; i < o->producers; i++)
+        if (pthread_create(&all[i].thread, NULL, declare_share, &all[i])) die("no more threads");
+    for (int i = 0; i < o->producers; i++) pthread_join(all[i].thread, NULL);
     struct result result = {
         .seconds = (double)(now_ns() - start_ns) / 1e9,
         .generator_cpu_s = own_cpu_s() - cpu_s,
         .declared = (uint64_t)o->queues,
-        .broker_version = c->version,
+        .broker_version = all[0].c->version,
     };
     report_event("measured");
-    if (o->mode == MODE_DECLARE && !o->keep) delete_queues(c, o, SETUP_OUTSTANDING);
+    if (o->mode == MODE_DECLARE && !o->keep)
+        delete_queues(all[0].c, o, SETUP_OUTSTANDING, ALL_QUEUES);
     report_result(o, &result);
-    conn_close(c);
+    for (int i = 0; i < o->producers; i++) conn_close(all[i].c);
+    free(all);
 }
 
 void run_count(const struct options *o) {

@@ -17,7 +17,10 @@ void run_connections(const struct options *o);
 // count.
 void run_count(const struct options *o);
 
-// sync: the only one without a broker.
+// sync: no broker, the disk alone.
 void run_sync(const struct options *o);
+
+// floor: no broker, the least that any server has to do before it may confirm.
+void run_floor(const struct options *o);
 
 #endif

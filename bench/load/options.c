@@ -9,8 +9,8 @@
 
 #include "clock.h"
 
-const char *const MODE_NAMES[] = {"flow",   "fill",    "drain", "declare",
-                                  "delete", "connect", "count", "sync", NULL};
+const char *const MODE_NAMES[] = {"flow",    "fill",  "drain", "declare", "delete",
+                                  "connect", "count", "sync",  "floor",   NULL};
 static const char *const KEY_NAMES[] = {"fixed", "cycle", "random", NULL};
 
 // Names carry six digits, so that every message of a run has the same length.
@@ -26,6 +26,7 @@ static const char USAGE[] =
     "         connect   open --producers connections, hold them for --seconds\n"
     "         count     how many messages the first queue has ready\n"
     "         sync      no broker: append --messages of --size to --file, each with fdatasync\n"
+    "         floor     no broker: send them at --rate to a server that does only that and answers\n"
     "  --endpoints HOST:PORT[,...]   IPv4 addresses (127.0.0.1:5672)\n"
     "  --user U --password P --vhost V --prefix NAME\n"
     "  --producers N --consumers N   connections of each kind (1)\n"
@@ -40,8 +41,8 @@ static const char USAGE[] =
     "  --auto-ack                    or: --prefetch N (500) --ack-every N (100)\n"
     "  --rate N                      messages a second over all; latency from the due time\n"
     "  --tick-us N                   messages of a --rate fall due together this often (1000)\n"
-    "  --messages N                  for fill, drain and sync\n"
-    "  --file PATH                   for sync; must not exist, removed afterwards\n"
+    "  --messages N                  for fill, drain, sync and floor\n"
+    "  --file PATH                   for sync and floor; must not exist, removed afterwards\n"
     "  --warm S --seconds S          before and during measuring (1, 5)\n"
     "  --keep                        leave the queues and the exchange\n"
     "One JSON object a line on stdout: measuring, measured, result.\n";
@@ -137,6 +138,13 @@ static bool apply_number(struct options *o, int letter, const char *v) {
     return true;
 }
 
+// The floor has one client, whose messages the server tells apart by their size alone.
+static void settle_floor(struct options *o) {
+    if (!o->rate_per_s) die("--mode floor needs --rate");
+    if (!o->size_bytes) die("--mode floor needs a --size");
+    o->producers = 1;
+}
+
 // Settings that only make sense together, completed or refused.
 static void settle(struct options *o) {
     if (strlen(o->user) + strlen(o->password) > 255) die("--user and --password are too long");
@@ -152,13 +160,15 @@ static void settle(struct options *o) {
     // A consumer that waits for more deliveries than its prefetch allows would wait for ever.
     if (o->prefetch && o->ack_every > (o->prefetch + 1) / 2) o->ack_every = (o->prefetch + 1) / 2;
     if (o->mode == MODE_FILL && !o->window) o->window = 1000;
-    bool counted = o->mode == MODE_FILL || o->mode == MODE_DRAIN || o->mode == MODE_SYNC;
+    bool journalled = o->mode == MODE_SYNC || o->mode == MODE_FLOOR;
+    bool counted = o->mode == MODE_FILL || o->mode == MODE_DRAIN || journalled;
     if (counted && !o->messages)
         die("--mode %s needs --messages", MODE_NAMES[o->mode]);
     if (o->mode == MODE_FILL && !o->producers) die("--mode fill needs a producer");
     if (o->mode == MODE_DRAIN && !o->consumers) die("--mode drain needs a consumer");
     if (o->mode == MODE_CONNECT && !o->producers) die("--mode connect needs --producers");
-    if (o->mode == MODE_SYNC && !o->file) die("--mode sync needs --file");
+    if (journalled && !o->file) die("--mode %s needs --file", MODE_NAMES[o->mode]);
+    if (o->mode == MODE_FLOOR) settle_floor(o);
 }
 
 void options_parse(struct options *o, int argc, char **argv) {

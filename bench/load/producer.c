@@ -9,10 +9,10 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "batch.h"
+#include "schedule.h"
 #include "worker.h"
 
 enum { EVENTS_MAX = 256, CONFIRM_DRAIN_S = 10 };
@@ -59,15 +59,6 @@ static uint32_t choose_key(struct publisher *p, const struct options *o) {
     }
 }
 
-// When message `index` of a connection falls due: its place in an even schedule, rounded up to the
-// next tick. Latencies count from here, so a late generator or a broker that pushes back shows.
-static uint64_t due_ns(const struct publisher *p, const struct options *o, uint64_t index) {
-    uint64_t tick_ns = (uint64_t)o->tick_us * 1000;
-    double gap_ns = 1e9 * o->producers / (double)o->rate_per_s;
-    uint64_t due = p->start_ns + (uint64_t)((double)index * gap_ns);
-    return (due + tick_ns - 1) / tick_ns * tick_ns;
-}
-
 // How many messages may go out now. At full speed a batch waits until it fits the window whole:
 // one publish for each confirm that trickles in would cost a system call a message on both sides.
 static int sendable(const struct publisher *p, const struct options *o, uint64_t now) {
@@ -81,13 +72,13 @@ static int sendable(const struct publisher *p, const struct options *o, uint64_t
     }
     if (!o->rate_per_s) return (int)n;
     uint64_t due = 0;
-    while (due < n && due_ns(p, o, p->sequence + due) <= now) due++;
+    while (due < n && schedule_due_ns(o, p->start_ns, p->sequence + due) <= now) due++;
     return (int)due;
 }
 
 static void prepare(struct publisher *p, const struct options *o, int n, uint64_t now) {
     for (int i = 0; i < n; i++) {
-        uint64_t stamp = o->rate_per_s ? due_ns(p, o, p->sequence) : now;
+        uint64_t stamp = o->rate_per_s ? schedule_due_ns(o, p->start_ns, p->sequence) : now;
         batch_prepare(&p->batch, i, stamp, choose_key(p, o));
         p->sequence++;
         if (p->stamps) p->stamps[p->sequence & p->stamp_mask] = stamp;
@@ -194,16 +185,9 @@ static void read_confirms(struct producer_loop *l, struct publisher *p) {
 }
 
 static void arm_timer(struct producer_loop *l) {
-    uint64_t tick_ns = (uint64_t)l->options->tick_us * 1000;
-    uint64_t next = (now_ns() / tick_ns + 1) * tick_ns;
-    struct itimerspec at = {
-        .it_interval = {(time_t)(tick_ns / 1000000000), (long)(tick_ns % 1000000000)},
-        .it_value = {(time_t)(next / 1000000000), (long)(next % 1000000000)}};
-    l->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    l->timer = schedule_timer(l->options);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
-    if (l->timer < 0 || timerfd_settime(l->timer, TFD_TIMER_ABSTIME, &at, NULL) ||
-        epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->timer, &e))
-        die("cannot arm the timer: %s", strerror(errno));
+    if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->timer, &e)) die("epoll failed");
 }
 
 static void open_publisher(struct producer_loop *l, struct publisher *p, int index) {

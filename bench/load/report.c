@@ -48,6 +48,7 @@ void report_result(const struct options *o, const struct result *r) {
     print_latency("deliver_ms", r->deliver);
     print_latency("confirm_ms", r->confirm);
     print_latency("sync_ms", r->sync);
+    print_latency("floor_ms", r->floor);
     print_version(r->broker_version);
     puts("}");
     fflush(stdout);

@@ -12,7 +12,7 @@ struct result {
     uint64_t published_in_all;  // warm-up included
     uint64_t ready;    // messages in the queue that was looked at
     uint64_t blocked;  // how often the broker asked a publisher to hold back
-    const struct histogram *deliver, *confirm, *sync;  // NULL when not measured
+    const struct histogram *deliver, *confirm, *sync, *floor;  // NULL when not measured
     const char *broker_version;
 };
 

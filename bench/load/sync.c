@@ -1,25 +1,14 @@
 // What this disk itself takes to keep a few bytes: the measure for a broker's confirms.
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "journal.h"
 #include "modes.h"
 #include "report.h"
 #include "worker.h"
-
-// As large as a log segment would be, and allocated before: a sync need not record that it grew.
-enum { SYNC_FILE_BYTES = 64 << 20 };
-
-static int open_allocated(const char *path) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) die("cannot create %s: %s", path, strerror(errno));
-    if (fallocate(fd, 0, 0, SYNC_FILE_BYTES) || fsync(fd))
-        die("cannot allocate %s: %s", path, strerror(errno));
-    return fd;
-}
 
 static void sleep_until(uint64_t due_ns) {
     struct timespec at = {(time_t)(due_ns / 1000000000), (long)(due_ns % 1000000000)};
@@ -30,15 +19,12 @@ static void sleep_until(uint64_t due_ns) {
 // slower than the pace would otherwise be measured on its own queue.
 static uint64_t append_ns(int fd, const char *bytes, size_t n) {
     uint64_t start_ns = now_ns();
-    if (write(fd, bytes, n) != (ssize_t)n) die("cannot append: %s", strerror(errno));
-    if (fdatasync(fd)) die("cannot sync: %s", strerror(errno));
+    journal_append(fd, bytes, n);
     return now_ns() - start_ns;
 }
 
 void run_sync(const struct options *o) {
-    if ((uint64_t)o->messages * (uint64_t)o->size_bytes > SYNC_FILE_BYTES)
-        die("--messages of --size would outgrow the %d MiB file", SYNC_FILE_BYTES >> 20);
-    int fd = open_allocated(o->file);
+    int fd = journal_create(o);
     char *bytes = allocate(1, (size_t)o->size_bytes + 1);
     memset(bytes, 'x', (size_t)o->size_bytes);
     struct histogram *sync = allocate(1, sizeof *sync);

@@ -31,9 +31,9 @@ void exchange_name(const struct options *o, char name[NAME_CHARS_MAX]) {
     snprintf(name, NAME_CHARS_MAX, "%s-x", o->prefix);
 }
 
-void declare_queues(struct conn *c, const struct options *o, int outstanding) {
+void declare_queues(struct conn *c, const struct options *o, int outstanding, struct share share) {
     struct pipeline line = {c, CLASS_QUEUE, 11, 0, outstanding};
-    for (int i = 0; i < o->queues; i++) {
+    for (int i = share.first; i < o->queues; i += share.step) {
         char name[NAME_CHARS_MAX];
         queue_name(o, i, name);
         uint8_t b[METHOD_BYTES_MAX];
@@ -55,9 +55,9 @@ uint32_t count_ready(struct conn *c, const struct options *o) {
     return get_u32(answer + 1 + answer[0]);
 }
 
-void delete_queues(struct conn *c, const struct options *o, int outstanding) {
+void delete_queues(struct conn *c, const struct options *o, int outstanding, struct share share) {
     struct pipeline line = {c, CLASS_QUEUE, 41, 0, outstanding};
-    for (int i = 0; i < o->queues; i++) {
+    for (int i = share.first; i < o->queues; i += share.step) {
         char name[NAME_CHARS_MAX];
         queue_name(o, i, name);
         uint8_t b[METHOD_BYTES_MAX];

@@ -10,9 +10,15 @@ enum { INDEX_DIGITS = 6 };
 void queue_name(const struct options *o, int index, char name[NAME_CHARS_MAX]);
 void exchange_name(const struct options *o, char name[NAME_CHARS_MAX]);
 
-// Declare or delete every queue, at most `outstanding` requests unanswered.
-void declare_queues(struct conn *c, const struct options *o, int outstanding);
-void delete_queues(struct conn *c, const struct options *o, int outstanding);
+// Every `step`th queue from `first` on: what one of several connections sees to.
+struct share {
+    int first, step;
+};
+static const struct share ALL_QUEUES = {0, 1};
+
+// Declare or delete a share of the queues, at most `outstanding` requests unanswered.
+void declare_queues(struct conn *c, const struct options *o, int outstanding, struct share share);
+void delete_queues(struct conn *c, const struct options *o, int outstanding, struct share share);
 
 // How many messages the first queue has ready; the queue must exist.
 uint32_t count_ready(struct conn *c, const struct options *o);

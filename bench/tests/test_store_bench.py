@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from bench import disk, report, run, store_procedures
 from bench.bar import Bar
 from bench.bars import judge
 from bench.brokers import Broker, BrokerError, RabbitMQ, StoredWarren, Warren
-from bench.generator import GeneratorError, Run, build, sync_latency
+from bench.generator import GeneratorError, Run, build, floor_latency, sync_latency
 from bench.loads import LOADS, Kind, Load
 from bench.metrics import Pace, flow_metrics
 from bench.outcome import Outcome
@@ -160,13 +161,35 @@ def test_latency_is_compared_within_one_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = iter([{"p50": 1.0, "p99": 2.0}, {"p50": 3.0, "p99": 4.0}])
-    monkeypatch.setattr(store_procedures, "_bare_sync", lambda _: next(bare))
+    floor = iter([{"p50": 3.0, "p99": 9.0}, {"p50": 5.0, "p99": 15.0}])
+    order: list[str] = []
+
+    def measure(name: str, result: dict[str, float]) -> dict[str, float]:
+        order.append(name)
+        return result
+
     flow = {"confirm_p50_ms": 4.0, "confirm_p99_ms": 6.0}
-    monkeypatch.setattr(store_procedures, "durable_flow", lambda *_: dict(flow))
+    monkeypatch.setattr(store_procedures, "durable_flow", lambda *_: measure("flow", dict(flow)))
+    monkeypatch.setattr(store_procedures, "_bare_sync", lambda _: measure("bare", next(bare)))
+    monkeypatch.setattr(store_procedures, "_floor", lambda _: measure("floor", next(floor)))
     metrics = store_procedures.sync_flow(STORE_LOADS[0], StoredWarren(tmp_path), [], Pace(0.0, 1.0))
     assert metrics["bare_p99_ms"] == 3
     assert metrics["confirm_p50_of_bare"] == 2
     assert metrics["confirm_p99_of_bare"] == 2
+    assert metrics["floor_p50_ms"] == 4
+    assert metrics["floor_p99_ms"] == 12
+    assert metrics["confirm_p50_of_floor"] == 1
+    assert metrics["confirm_p99_of_floor"] == 0.5
+    assert order == ["bare", "floor", "flow", "floor", "bare"]
+
+
+def test_both_bars_of_the_confirm_stand_side_by_side() -> None:
+    outcome = Outcome()
+    ratios = {"confirm_p99_of_bare": 9.0, "confirm_p99_of_floor": 1.2}
+    outcome.add(store_load("persist-5k"), "warren", ratios)
+    found = [(v.limit, v.value, v.status) for v in judge(outcome) if "5,000 msg/s" in v.title]
+    assert found == [("≤ 3 ×", 9.0, "missed"), ("≤ 1.5 ×", 1.2, "reached")]
+    assert "confirm p99, of that server's" in report.details_table(outcome, ["warren"])
 
 
 def test_the_generator_times_bare_syncs(tmp_path: Path) -> None:
@@ -178,11 +201,51 @@ def test_the_generator_times_bare_syncs(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_the_generator_overwrites_no_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("size", "count", "rate"),
+    [
+        (300, 200, 5_000),
+        # One message a tick, none in most ticks, more in one than a write holds.
+        (1, 20, 1_000),
+        (7, 20, 200),
+        (1_000, 1_000, 1_000_000),
+        (100_000, 20, 1_000),
+    ],
+)
+def test_the_floor_answers_every_message(tmp_path: Path, size: int, count: int, rate: int) -> None:
     build()
-    (tmp_path / "bare").write_text("mine")
+    path = tmp_path / "floor"
+    latency = floor_latency(path, size, count, rate)
+    assert latency["count"] == count
+    assert 0 < latency["p50"] <= latency["p99"] <= latency["max"]
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("measure", [sync_latency, floor_latency])
+def test_the_generator_overwrites_no_file(
+    tmp_path: Path, measure: Callable[..., dict[str, float]]
+) -> None:
+    build()
+    (tmp_path / "mine").write_text("mine")
     with pytest.raises(GeneratorError, match=r"cannot create .*File exists"):
-        sync_latency(tmp_path / "bare", size=300, count=20, rate=1000)
+        measure(tmp_path / "mine", size=300, count=20, rate=1000)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize("measure", [sync_latency, floor_latency])
+def test_what_outgrows_the_file_is_refused(
+    tmp_path: Path, measure: Callable[..., dict[str, float]]
+) -> None:
+    build()
+    with pytest.raises(GeneratorError, match="would outgrow the 64 MiB file"):
+        measure(tmp_path / "file", size=1 << 20, count=65, rate=1000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_floor_without_messages_to_tell_apart_is_refused(tmp_path: Path) -> None:
+    build()
+    with pytest.raises(GeneratorError, match="--mode floor needs a --size"):
+        floor_latency(tmp_path / "file", size=0, count=20, rate=1000)
 
 
 def test_store_names_all_of_them_and_quick_is_smaller() -> None:

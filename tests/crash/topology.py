@@ -88,8 +88,19 @@ async def examine(client: AsyncClient, history: History) -> None:
         await channel.call("queue.declare", queue=queue, durable=True, arguments=arguments)
         if queue not in present:
             history.sight("created", thing)
-            if queue in FANNED:
-                await channel.call("queue.bind", queue=queue, exchange=FAN)
+        if queue in FANNED:
+            await _bind_to_fan(channel, queue, history, again=queue not in present)
+
+
+async def _bind_to_fan(channel: AsyncChannel, queue: str, history: History, again: bool) -> None:
+    """Not twice, once it was answered: a binding that the broker loses must show."""
+    thing = f"binding {queue}"
+    answered = any(sight.thing == thing and sight.step == "created" for sight in history.sights)
+    if answered and not again:
+        return
+    history.sight("create", thing)
+    await channel.call("queue.bind", queue=queue, exchange=FAN)
+    history.sight("created", thing)
 
 
 class Changes:

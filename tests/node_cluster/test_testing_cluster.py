@@ -159,6 +159,19 @@ def test_nodes_do_not_outlive_a_test_that_is_killed() -> None:
         assert mark.wait(WAIT_S)
 
 
+def test_a_node_that_is_not_waited_for() -> None:
+    with Cluster(2) as cluster:
+        cluster.kill(1)
+        cluster.kill(2)
+        cluster.start(1, wait=False)
+        assert cluster.running == [1]
+        cluster.start_all()
+        cluster.wait_until_ready()
+        for url in cluster.urls:
+            connect(url).close()
+        assert "Traceback" not in cluster.log(1)
+
+
 def test_ports_stay_ours_while_nobody_listens() -> None:
     with Cluster(1) as cluster:
         port = int(cluster.url(1).rpartition(":")[2])

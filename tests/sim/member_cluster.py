@@ -38,6 +38,7 @@ class Promises:
         self._floors: dict[str, int] = {}
         self._incarnations: dict[int, dict[str, int]] = {}
         self.answered: set[bytes] = set()
+        self.unknown: set[bytes] = set()
         self.counts: Counter[object] = Counter()
 
     def fail(self, what: str) -> None:
@@ -87,7 +88,9 @@ class Promises:
 
     def failed(self, node: MemberNode, effect: effects.ProposalFailed, command: bytes) -> None:
         self.counts[effect.why] += 1
-        if effect.why is not effects.Why.UNKNOWN and command in node.ledger.commands:
+        if effect.why is effects.Why.UNKNOWN:
+            self.unknown.add(command)
+        elif command in node.ledger.commands:
             self.fail(f"{command!r} has failed but is applied")
 
     def refused(self, node: MemberNode, reason: str) -> None:

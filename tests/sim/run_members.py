@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.member_cluster import MemberCluster, MemberNemesis
 from sim.run import RECOVERY_MS, counts_of, settings_for
@@ -57,16 +57,18 @@ class Proposer:
 def run_members(
     seed: int,
     member_class: type[Member] = Member,
-    trouble_ms: int = 9_000,
+    trouble_ms: int = 7_000,
     seen: Callable[[World], None] | None = None,
 ) -> MemberResult:
     """Run one schedule; Violation if anything is wrong."""
     dice = random.Random(seed)
+    settings = settings_for(dice)
     cluster = MemberCluster(
         seed,
         dice.choice((1, 3, 3, 3, 5)),
         spares=dice.choice((0, 0, 1, 2)),
-        settings=settings_for(dice),
+        # An image of all definitions in the smallest chunks takes as long as the recovery may.
+        settings=replace(settings, chunk_bytes=max(settings.chunk_bytes, 300)),
         member_class=member_class,
         in_flight=dice.choice((1, 4, 512)),
     )
@@ -103,13 +105,19 @@ def run_members(
 
 def recover(cluster: MemberCluster) -> None:
     """With all faults gone, every node is a member, up and ready, and has all it asked for."""
-    markers = []
-    for node in cluster.nodes.values():
-        markers.append(f"marker/{node.name}".encode())
-        node.propose(markers[-1])
-        node.pump()
+    markers: dict[str, bytes] = {}
+
+    def mark() -> None:
+        """A marker whose outcome cannot be known any more is followed by another one."""
+        for node in cluster.nodes.values():
+            last = markers.get(node.name, b"")
+            if not last or last in cluster.promises.unknown:
+                markers[node.name] = last + f"marker/{node.name}".encode()
+                node.propose(markers[node.name])
+                node.pump()
 
     def is_whole() -> bool:
+        mark()
         return all(
             node.member.ready
             and node.name in node.raft.membership.voters
@@ -118,7 +126,7 @@ def recover(cluster: MemberCluster) -> None:
                 node.member.nodes.get(other.name) == Node(other.boot, True)
                 for other in cluster.nodes.values()
             )
-            and all(marker in node.ledger.commands for marker in markers)
+            and all(marker in node.ledger.commands for marker in markers.values())
             for node in cluster.nodes.values()
         )
 

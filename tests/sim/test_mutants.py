@@ -29,7 +29,7 @@ BY_SEED: dict[type[Raft], tuple[int, str, int]] = {
     mutants.CountsLearners: (5, "committed but on", 100),
     mutants.CountsSyncAcrossTruncation: (7, "committed but on", 200),
     mutants.ChangesTwoAtOnce: (0, "leads without the committed", 200),
-    mutants.SnapshotsWithoutMembers: (29, "changes more than one voter", 1000),
+    mutants.SnapshotsWithoutMembers: (39, "changes more than one voter", 1000),
     mutants.MixesSnapshots: (8, "damaged on its way", 500),
     mutants.ReadsWithoutMajority: (19, "reads at", 500),
     mutants.ReadsBeforeOwnCommit: (2, "reads at", 60),

@@ -63,9 +63,14 @@ _WHY = {
 }
 
 
-def founded_by(nodes: Iterable[str]) -> Stored:
-    """The disk of a node of a static list at its first start; the same on all of them."""
-    return founding(Membership(tuple(sorted(set(nodes)))))
+def founded_by(nodes: Iterable[str], preferred: Iterable[str] = ()) -> Stored:
+    """The disk of a node of a static list at its first start; the same on all of them.
+
+    Where some nodes are preferred, only they decide, and the others follow.
+    """
+    names = set(nodes)
+    voters = names.intersection(preferred) or names
+    return founding(Membership(tuple(sorted(voters)), tuple(sorted(names - voters))))
 
 
 def cluster_id_of(name: str, nodes: Iterable[str]) -> str:
@@ -88,6 +93,7 @@ class Member:
         *,
         cluster_id: str = "",
         seeds: tuple[str, ...] = (),
+        preferred: tuple[str, ...] = (),
         definitions_applied: int = 0,
         fresh: bool = False,
         raft_class: type[Raft] = Raft,
@@ -95,7 +101,8 @@ class Member:
     ) -> None:
         """`incarnation` is higher than in any earlier life of the node.
 
-        `seeds` are asked to let this node in, if it is no member. The owner has the definitions
+        `seeds` are asked to let this node in, if it is no member. Where nodes are `preferred`,
+        no others get a vote. The owner has the definitions
         up to the entry `definitions_applied` already; `fresh`: it has no messages of earlier lives.
         """
         if not 0 < len(node) <= NODE_NAME_CHARACTERS_MAX:
@@ -114,6 +121,7 @@ class Member:
         self.applied_index = 0
         self._definitions_applied = definitions_applied
         self._founding_id = cluster_id
+        self._preferred = frozenset(preferred)
         self._seeds = deque(name for name in seeds if name != node)
         self._fresh = fresh
         self._now_ms = now_ms
@@ -246,6 +254,8 @@ class Member:
         self._liveness.refused(node)
         if self.is_leader:
             self._judge_nodes()
+        elif not self._liveness.is_linked(node):
+            self.raft.leader_gone(node, self._now_ms)
 
     def heard(self, node: str, now_ms: int) -> None:
         """Something has come from a node, be it a ping."""
@@ -425,7 +435,10 @@ class Member:
         for proposal in applied:
             self._applied.wait(snapshot.index, proposal.ticket)
         for proposal in lost:
-            self._effects.append(effects.ProposalFailed(proposal.ticket, effects.Why.UNKNOWN))
+            if proposal.ticket == self._register_ticket:
+                self._register_ticket = 0  # Twice does no harm.
+            else:
+                self._effects.append(effects.ProposalFailed(proposal.ticket, effects.Why.UNKNOWN))
 
     def _finish_proposals(self) -> None:
         for index, ticket in self._applied.everywhere(self.nodes, self.applied_index):
@@ -448,9 +461,10 @@ class Member:
     def _register(self) -> None:
         """Say that a new life of this node has begun, once it is a member."""
         if not self._register_ticket and self.node in self.raft.membership.nodes:
-            self._register_ticket = self._propose(
-                Register(self.node, self.incarnation, self._fresh)
-            )
+            self._last_ticket += 1
+            self._register_ticket = self._last_ticket
+            register = Register(self.node, self.incarnation, self._fresh)
+            self._proposals.add_first(self._register_ticket, encode_command(register))
 
     def _registration_refused(self, answer: Answer) -> None:
         known = self.nodes.get(self.node)
@@ -470,7 +484,9 @@ class Member:
         if effect.leader is not None and (effect.leader, effect.term) != self._leader:
             self._leader = (effect.leader, effect.term)
             self._proposals.all_again()
-        if effect.role is not Role.LEADER:
+        if effect.role is Role.LEADER:
+            self._tick_ms = self._now_ms  # There may be somebody to declare down.
+        else:
             self._undecided.clear()
             self._joining.clear()
             self._in_log.clear()
@@ -547,7 +563,7 @@ class Member:
         for name in sorted(leaving):
             self.raft.remove(name)
         for name in membership.learners:
-            if name not in leaving:
+            if name not in leaving and (not self._preferred or name in self._preferred):
                 self.raft.promote(name)
         for name, asked_ms in list(self._joining.items()):
             if name in membership.nodes or self._now_ms - asked_ms > self.settings.join_ms * 4:

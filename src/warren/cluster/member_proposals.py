@@ -71,6 +71,10 @@ class Proposals:
     def add(self, ticket: int, command: bytes) -> None:
         self._waiting.append(Proposal(ticket, command))
 
+    def add_first(self, ticket: int, command: bytes) -> None:
+        """Before all that wait, however many they are."""
+        self._waiting.appendleft(Proposal(ticket, command))
+
     # -- going out
 
     def due(self, now_ms: int) -> list[bytes]:

@@ -347,21 +347,11 @@ SCHEMA: tuple[Key, ...] = (
     *_NODE,
 )
 
-#: Those of the cluster, which nothing obeys before nodes can be joined.
-_CLUSTER_WITHOUT_EFFECT = (
-    "cluster.listen",
-    "cluster.nodes",
-    "cluster.tls",
-    "cluster_formation",
-    "cluster_partition_handling",
-    "mirroring_sync_batch_size",
-    "mirroring_sync_max_throughput",
-    "queue_leader_locator",
-    "queue_master_locator",
-)
 #: Keys, by their beginning, that are read and kept while the part that obeys them is not there.
 KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
-    *_CLUSTER_WITHOUT_EFFECT,
+    "cluster_formation.discovery_retry_interval",
+    "cluster_formation.discovery_retry_limit",
+    "cluster_formation.target_cluster_size_hint",
     "cluster_keepalive_interval",
     "definitions.skip_if_unchanged",
     "log.channel",
@@ -377,6 +367,8 @@ KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
     "management.login_session_timeout",
     "management.ssl.depth",
     "management.ssl.honor_ecc_order",
+    "mirroring_sync_batch_size",
+    "mirroring_sync_max_throughput",
     "motd_file",
     "net_ticktime",
     "num_acceptors",

@@ -31,10 +31,16 @@ class Governing(NamedTuple):
     effective: EffectiveArguments
 
 
+#: A queue without arguments where there are no policies.
+UNGOVERNED = Governing(None, None, effective_queue_arguments({}, {}))
+
+
 def find_governing(
     _engine: Engine, vhost: VHost, name: str, arguments: Mapping[str, object]
 ) -> Governing:
     """What governs a queue of this name and these arguments."""
+    if not arguments and not vhost.policies and not vhost.operator_policies:
+        return UNGOVERNED
     policy = match(vhost.policies.values(), "queue", name)
     operator_policy = match(vhost.operator_policies.values(), "queue", name)
     effective = effective_queue_arguments(arguments, merge(policy, operator_policy))

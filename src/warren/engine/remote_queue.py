@@ -23,15 +23,13 @@ class RemoteAmqpQueue(Described, RemoteQueue):
     __slots__ = (*DESCRIBED_SLOTS, "_expected", "name")
 
     is_remote = True
-    #: What only the home knows.
-    ready = 0
-    unacked = 0
-    single_active = False
-    exclusive_consumer = None
-    active = None
-    damage = None
+    #: What only the home knows, and counts.
+    ready = unacked = unreadable = 0
     ready_bytes = total_bytes = 0
-    delivered_no_ack = got = got_no_ack = redelivered = acked = 0
+    delivered_no_ack = got = got_no_ack = redelivered = acked = dropped = 0
+    damage = ""
+    single_active = False
+    active = exclusive_consumer = None
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ cdef enum:
 
 # Sizes in bytes, and other bounds.
 cdef enum:
-    START_BYTES = 8
+    START_BYTES = 16
     PUBLISH_HEAD_BYTES = 8       # then a message, then the numbers of its queues
     SETTLE_RECORD_BYTES = 17
     CREDIT_BYTES = 12

@@ -62,7 +62,8 @@ cdef class Gateway(Stream):
         port.sink = self
         self.written = self.unanswered.answered
         p = port.reserve(FRAME_START, START_BYTES)
-        store64(p, self.unanswered.answered)
+        store64(p, self.session + 1)
+        store64(p + 8, self.unanswered.answered)
         port.commit(START_BYTES)
         self.write_publishes()
         if self.on_attached is not None:

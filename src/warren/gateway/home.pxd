@@ -62,3 +62,4 @@ cdef class HomeEnd(FrameSink):
     cdef int run_touched(self) except -1
     cdef int answer(self) except -1
     cdef Loan loan_of(self, uint32_t number)
+    cdef int forget_if_over(self, Loan loan) except -1

@@ -91,9 +91,10 @@ cdef class HomeEnd(FrameSink):
     cdef int on_start(self, const uint8_t* p, size_t n) except -1:
         if n != START_BYTES or self.started:
             raise ValueError("a second start, or a malformed one")
+        self.record.start(self, load64(p), load64(p + 8))
         self.started = True
-        self.told = load64(p)
-        return self.record.start(self, self.told)
+        self.told = load64(p + 8)
+        return 0
 
     cdef int on_more(self, const uint8_t* p, size_t n) except -1:
         cdef size_t used
@@ -303,6 +304,8 @@ cdef class HomeEnd(FrameSink):
             for loan in touched:
                 loan.touched = False
                 loan.queue.pump(self.turn.now_ms)
+                if loan.consumers == 0:
+                    self.forget_if_over(loan)
         return 0
 
     # -- requests ----------------------------------------------------------------------------------
@@ -347,6 +350,13 @@ cdef class HomeEnd(FrameSink):
             loan = self.loans[number] = Loan(self.queues[number], number)
         return loan
 
+    cdef int forget_if_over(self, Loan loan) except -1:
+        """Queues come and go; what is over must not stay for as long as the link lasts."""
+        if loan.consumers == 0 and loan.slots.count == 0 and self.loans.get(loan.number) is loan:
+            del self.loans[loan.number]
+            self.last_loan = None
+        return 0
+
     def add_consumer(self, uint32_t queue_number, uint32_t number, bint no_ack=False,
                      bint exclusive=False, int priority=0, uint32_t prefetch=0,
                      dict arguments=None, str tag="", channel=None):
@@ -358,8 +368,8 @@ cdef class HomeEnd(FrameSink):
         cdef RemoteConsumer consumer
         if self.port is None:
             raise ValueError("the link is lost")
-        consumer = RemoteConsumer(loan, self.port, number, no_ack, exclusive, priority, prefetch,
-                                  arguments, tag, channel)
+        consumer = RemoteConsumer(self, loan, self.port, number, no_ack, exclusive, priority,
+                                  prefetch, arguments, tag, channel)
         self.consumers.put(number, consumer)
         loan.consumers += 1
         loan.queue.add_consumer(consumer, exclusive)
@@ -377,14 +387,17 @@ cdef class HomeEnd(FrameSink):
         loan.consumers -= 1
         if consumer in loan.queue.consumers:
             loan.queue.remove_consumer(consumer)
-        if loan.consumers == 0 and loan.slots.count == 0 and self.loans.get(loan.number) is loan:
-            del self.loans[loan.number]
-            self.last_loan = None
+        self.forget_if_over(loan)
         return consumer
 
     def lend(self, uint32_t queue_number, uint64_t slot):
         """A get of the gateway has been given this slot: it settles it, or it comes back."""
         self.loan_of(queue_number).slots.put(slot, 1)
+
+    @property
+    def loan_count(self):
+        """Queues that have a consumer or a delivery over this link."""
+        return len(self.loans)
 
     def all_consumers(self):
         return [consumer for _, consumer in self.consumers.all()]

@@ -14,6 +14,7 @@ cdef class Loan:
 
 cdef class RemoteConsumer(ConsumerPort):
     cdef readonly uint32_t number
+    cdef readonly object home          # the end of the link that it came over
     cdef readonly Loan loan
     cdef PeerPort port                 # None: its link is lost
     cdef readonly bint auto_ack        # the gateway acknowledges for the client

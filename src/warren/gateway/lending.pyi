@@ -9,6 +9,7 @@ class Loan:
     def out(self) -> int: ...
 
 class RemoteConsumer(ConsumerPort):
+    home: Any
     number: int
     loan: Loan
     auto_ack: bool
@@ -21,6 +22,7 @@ class RemoteConsumer(ConsumerPort):
     channel: Any
     arguments: dict[str, Any]
     def cancel(self) -> None: ...
+    def detach(self) -> None: ...
     @property
     def queue(self) -> Any: ...
     @property

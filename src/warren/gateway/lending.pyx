@@ -34,8 +34,10 @@ cdef class RemoteConsumer(ConsumerPort):
     soon as a message is in the client's buffer. So nothing is lost that was only under way.
     """
 
-    def __init__(self, Loan loan not None, PeerPort port not None, uint32_t number, bint auto_ack,
-                 bint exclusive, int priority, uint32_t prefetch, dict arguments, str tag, channel):
+    def __init__(self, home, Loan loan not None, PeerPort port not None, uint32_t number,
+                 bint auto_ack, bint exclusive, int priority, uint32_t prefetch, dict arguments,
+                 str tag, channel):
+        self.home = home
         self.loan = loan
         self.port = port
         self.number = number
@@ -70,6 +72,10 @@ cdef class RemoteConsumer(ConsumerPort):
     def cancel(self):
         """No more deliveries; what is out stays out."""
         self.cancelled = True
+
+    def detach(self):
+        """Take it off its queue, from the home's side: the queue goes away."""
+        self.home.remove_consumer(self.number)
 
     @property
     def queue(self):

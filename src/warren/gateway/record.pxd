@@ -9,6 +9,7 @@ cdef struct Waiting:
 cdef class GatewayRecord:
     cdef readonly uint64_t last      # the newest sequence number that was taken
     cdef readonly uint64_t done      # everything up to here may be confirmed
+    cdef uint64_t session            # the number of the newest link
     cdef object current              # the end of the newest link; the others are not listened to
     cdef Waiting* waiting            # a ring
     cdef size_t capacity
@@ -19,7 +20,7 @@ cdef class GatewayRecord:
     cdef readonly size_t refused_count
 
     cdef Waiting* at(self, size_t i) noexcept
-    cdef int start(self, object end, uint64_t base) except -1
+    cdef int start(self, object end, uint64_t session, uint64_t base) except -1
     cdef int note(self, uint64_t mark, bint accepted) except -1
     cdef int note_refused(self) except -1
     cdef int push(self, uint64_t mark) except -1

@@ -21,8 +21,11 @@ cdef class GatewayRecord:
     cdef Waiting* at(self, size_t i) noexcept:
         return &self.waiting[(self.head + i) & (self.capacity - 1)]
 
-    cdef int start(self, object end, uint64_t base) except -1:
+    cdef int start(self, object end, uint64_t session, uint64_t base) except -1:
         """A new link: the gateway has the answers up to `base`, or no longer wants them."""
+        if session <= self.session:
+            raise ValueError("the gateway has another link by now")
+        self.session = session
         if self.current is not None:
             # Nobody has noticed yet that the link before this one is over.
             self.current.link_lost()

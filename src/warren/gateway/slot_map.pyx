@@ -96,7 +96,8 @@ cdef class SlotMap:
             memset(self.places, 0, self.capacity * sizeof(Place))
         self.count = 0
 
-    def __setitem__(self, uint64_t key, uint64_t value):
+    def insert(self, uint64_t key, uint64_t value):
+        """`put` for Python callers."""
         self.put(key, value)
 
     def remove(self, uint64_t key):

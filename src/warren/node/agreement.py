@@ -22,7 +22,7 @@ from warren.cluster.raft.types import Stored
 from warren.cluster.raft_storage import RaftStorageError
 from warren.model.errand import Errand
 from warren.node.agreement_files import AgreementFiles
-from warren.node.errors import StartError
+from warren.node.errors import RefusedError, StartError
 from warren.node.raft_disk import RaftDisk
 from warren.telemetry.log import logger
 
@@ -42,10 +42,6 @@ class ProposalError(Exception):
     def __init__(self, why: effects.Why) -> None:
         super().__init__(why.value)
         self.why = why
-
-
-class RefusedError(Exception):
-    """The cluster does not take this node."""
 
 
 class Links(Protocol):
@@ -88,6 +84,8 @@ class AgreementConfig:
     cluster_name: str = "warren"
     #: All nodes that found the cluster; empty for a node that joins one.
     founders: tuple[str, ...] = ()
+    #: Those of them that decide, where not all do.
+    preferred: tuple[str, ...] = ()
     #: Whom a joining node asks.
     seeds: tuple[str, ...] = ()
     data_dir: Path | None = None
@@ -138,11 +136,12 @@ class Agreement:
             config.node,
             self._load(),
             config.settings,
-            random.SystemRandom().randint,
+            random.Random().randint,
             incarnation,
             self._clock.now_ms(),
             cluster_id=cluster_id,
             seeds=config.seeds,
+            preferred=config.preferred,
             definitions_applied=definitions_applied,
             fresh=config.fresh,
         )
@@ -179,7 +178,9 @@ class Agreement:
             if stored is None:
                 if config.founders and config.node not in config.founders:
                     raise StartError(f"{config.node} is not among the nodes of its own cluster")
-                stored = founded_by(config.founders) if config.founders else Stored()
+                stored = (
+                    founded_by(config.founders, config.preferred) if config.founders else Stored()
+                )
                 self._storage.create(stored)
         except RaftStorageError as error:
             raise StartError(f"the log of the agreement: {error}") from error

@@ -77,9 +77,16 @@ class NodeCluster(PeerOwner):
             node=self._node.name,
             cluster_name=settings.name or "",
             founders=tuple(sorted({*settings.peers, self._node.name})),
+            preferred=self._preferred(),
             data_dir=self._node.data_dir,
         )
         self.agreement = Agreement(config, self, self._keeper.applied)
+
+    def _preferred(self) -> tuple[str, ...]:
+        """With `pause_if_all_down` the nodes that it lists decide: where they are, work goes on."""
+        settings = self._node.settings.cluster
+        is_listed = effective_partition_handling(settings) == "pause_if_all_down"
+        return tuple(sorted(settings.pause_nodes)) if is_listed else ()
 
     def start(self, hub: Hub) -> None:
         """Join the running loop and the other nodes. Raises StartError."""
@@ -150,6 +157,8 @@ class NodeCluster(PeerOwner):
                 self._heard_ms[name] = heard_ms
                 self.agreement.on_heard(name)
         self._call_members()
+        if not self.agreement.member.ready:
+            self._pause_if_due()
         self.alarms.look()
         self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
@@ -215,9 +224,26 @@ class NodeCluster(PeerOwner):
             self._opening.cancel()
         if ready:
             self._opening = asyncio.get_running_loop().create_task(self._open())
-        elif effective_partition_handling(self._node.settings.cluster) != "ignore":
+        else:
+            self._opening = None
+            self._pause_if_due()
+
+    def _pause_if_due(self) -> None:
+        """A node that is not ready sends its clients away, if the partition handling says so."""
+        if self._node.is_open and self._opening is None and self._must_pause():
             self.log.warning("no majority of the cluster can be reached: clients are sent away")
             self._opening = asyncio.get_running_loop().create_task(self._node.close_clients())
+
+    def _must_pause(self) -> bool:
+        """What the partition handling says of a node without a majority."""
+        handling = effective_partition_handling(self._node.settings.cluster)
+        if handling == "pause_if_all_down":
+            listed = self._node.settings.cluster.pause_nodes
+            return not any(name == self._node.name or self._is_linked(name) for name in listed)
+        return handling != "ignore"
+
+    def _is_linked(self, name: str) -> bool:
+        return self.links is not None and self.links.link_to(name) is not None
 
     async def _open(self) -> None:
         try:

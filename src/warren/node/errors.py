@@ -24,3 +24,7 @@ def listen_error(endpoint: Endpoint, error: OSError) -> StartError:
     if error.errno == errno.EACCES:
         return StartError(f"{where} needs rights this user does not have; take one above 1023.")
     return StartError(f"cannot listen on {where}: {error.strerror or error}")
+
+
+class RefusedError(Exception):
+    """The cluster does not take this node."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from warren.node.errors import RefusedError, StartError
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
@@ -44,16 +45,29 @@ def give_up(node: Node) -> NodeFailed:
     Clients are not said goodbye: it would go through the engine, which may want the failed log for
     it. They see their connections end with the process, and what was not confirmed they send again.
     """
-    where = "" if node.data_dir is None else f" in {node.data_dir}"
-    text = (
-        f"the log{where} failed: {_reason(node.failure.error)}. Nothing more was confirmed; "
-        "the disk may be failing; check the file system, then start again"
-    )
+    text = _explain(node)
     logger("store").critical(text)
     # Its watches first: the disk's would clear the alarm again.
     node.abandon()
     node.engine.set_alarm("disk", True, "the log has failed")
     return NodeFailed(text)
+
+
+def _explain(node: Node) -> str:
+    """What failed and what to do, by the kind of the error."""
+    error = node.failure.error
+    where = "" if node.data_dir is None else f" in {node.data_dir}"
+    if isinstance(error, OSError):
+        return (
+            f"the log{where} failed: {_reason(error)}. Nothing more was confirmed; "
+            "the disk may be failing; check the file system, then start again"
+        )
+    if isinstance(error, StartError | RefusedError):
+        return _reason(error)
+    return (
+        f"a fault of ours: {_reason(error)}. Nothing more was confirmed, and what was is{where}; "
+        "the log says where it happened; please report it, then start again"
+    )
 
 
 def _reason(error: BaseException | None) -> str:

@@ -32,6 +32,7 @@ from warren.node.local_nodes import (
     Starting,
     await_ready,
     control,
+    do_not_await,
     start_node,
     write_configuration,
 )
@@ -171,6 +172,7 @@ class TryOut:
         nodes: Sequence[LocalNode],
         waiting: Sequence[LocalNode],
         on_ready: Callable[[LocalNode], None] = lambda _: None,
+        wait: bool = True,
     ) -> None:
         secret_file = (self.directory / "cookie").absolute()
         starting: list[Starting] = []
@@ -181,16 +183,19 @@ class TryOut:
             mark = ProcessMark.of(one.process.pid)
             if mark is not None:
                 mark.write(node.pid_file)
+        if not wait:
+            do_not_await(starting)
+            return
         # Those that are late, or that outlive another's failure, go on.
         await_ready(starting, lambda node: control_socket(node.name), on_ready)
 
-    def start(self, node: LocalNode) -> bool:
-        """Start one node; False when it runs already."""
+    def start(self, node: LocalNode, wait: bool = True) -> bool:
+        """Start one node, and wait until it is ready; False when it runs already."""
         with self._alone():
             if self.is_alive(node):
                 return False
             check_places([node])
-            self._start(self.nodes(), [node])
+            self._start(self.nodes(), [node], wait=wait)
             return True
 
     def kill(self, node: LocalNode) -> bool:

@@ -121,11 +121,13 @@ def stop(try_out: TryOut, n: str) -> None:
 
 @cluster.command()
 @click.argument("n")
+@click.option("--no-wait", is_flag=True, help="Return at once: it may need others to get ready.")
 @_try_out
-def start(try_out: TryOut, n: str) -> None:
+def start(try_out: TryOut, n: str, no_wait: bool) -> None:
     """Start node N again, and wait until it is ready."""
     node = try_out.node(n)
-    click.echo(f"{node.name} {'is ready' if try_out.start(node) else 'runs already'}")
+    done = "starts" if no_wait else "is ready"
+    click.echo(f"{node.name} {done if try_out.start(node, not no_wait) else 'runs already'}")
 
 
 @cluster.command()

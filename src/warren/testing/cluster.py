@@ -32,6 +32,7 @@ from warren.node.local_nodes import (
     LocalNodeError,
     await_ready,
     control,
+    do_not_await,
     start_node,
     write_configuration,
 )
@@ -139,7 +140,7 @@ class Cluster:
             for number, four in enumerate(zip(*[iter(ports)] * 4, strict=True), start=1)
         ]
 
-    def _launch(self, numbers: Iterable[int]) -> None:
+    def _launch(self, numbers: Iterable[int], wait: bool = True) -> None:
         starting = []
         for number in numbers:
             node = self._nodes[number - 1]
@@ -150,7 +151,10 @@ class Cluster:
             one = start_node(node, configuration, env, self._watch_fd)
             self._processes[number] = one.process
             starting.append(one)
-        await_ready(starting, self._socket, timeout_s=self._ready_s)
+        if wait:
+            await_ready(starting, self._socket, timeout_s=self._ready_s)
+        else:
+            do_not_await(starting)
 
     def down(self) -> None:
         """End all nodes and remove their files; twice is fine."""
@@ -281,12 +285,18 @@ class Cluster:
         del self._processes[n]
         self._paused.discard(n)
 
-    def start(self, n: int) -> None:
-        """Start a node that was killed or stopped; returns when it is ready."""
+    def start(self, n: int, wait: bool = True) -> None:
+        """Start a node that was killed or stopped; returns when it is ready, or at once.
+
+        Where most nodes are down, one alone does not get ready: see `start_all`. A node that is
+        parted from another must be waited for.
+        """
         node = self._node(n)
         if n in self.running:
             raise RuntimeError(f"{node.name} runs already")
-        self._launch([n])
+        if not wait and any(n in pair for pair in self._parted):
+            raise ValueError(f"{node.name} is parted from others: it must be waited for")
+        self._launch([n], wait)
         for pair in self._parted:
             if n in pair:
                 self._part(pair)

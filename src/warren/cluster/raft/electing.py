@@ -17,6 +17,12 @@ class Electing(Following):
         self._votes: dict[str, bool] = {}
         self._own_vote_token = 0
 
+    def _give_up_leader(self) -> None:
+        """Soon, but not at the same moment as the others who know it too."""
+        self._become(Role.FOLLOWER, None)
+        soon = self._now_ms + self._pick(0, self.settings.election_min_ms // 2)
+        self._deadline_ms = min(self._deadline_ms, soon)
+
     def _campaign(self) -> None:
         """The leader is silent: ask the others whether they would vote for this node."""
         self._reset_deadline()
