@@ -53,9 +53,7 @@ class Totals:
         self.gets.setdefault(channel, [0, 0, 0])[kind] += 1
 
     def retire_queue(self, queue: AmqpQueue) -> None:
-        """The queue is deleted; what left it was counted at its home."""
-        if queue.is_remote:
-            return
+        """The queue is deleted."""
         kept = self.messages.setdefault(queue.vhost.name, Counter())
         for name in TAKEN:
             kept[name] += getattr(queue, QUEUE_COUNTERS[name])
