@@ -72,11 +72,14 @@ class Ledger:
     ) -> list[str]:
         found = []
         had: set[Id] = set()
+        # One delivery is the first; that is not always the one that is read first.
+        plain = Counter(message for message, redelivered in arrived if not redelivered)
+        for message, times in plain.items():
+            if times > 1 and message not in self.repeated:
+                found.append(f"{queue}: {message} came {times} times without a word")
         newest: dict[str, int] = {}
-        for message, redelivered in arrived:
+        for message, _ in arrived:
             if message in had:
-                if not redelivered and message not in self.repeated:
-                    found.append(f"{queue}: {message} came twice without a word")
                 continue
             had.add(message)
             producer, number = message
