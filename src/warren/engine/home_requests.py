@@ -66,10 +66,11 @@ class HomeRequests:
 
     def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
         """Raises ValueError when the other node sends what no node sends."""
-        verb, vhost_name, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
-        act = self._verbs.get(verb)
-        if act is None:
-            raise ValueError(f"a request for {verb!r:.40}")
+        try:
+            verb, vhost_name, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
+            act = self._verbs[verb]
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"a request that no node makes: {error}") from error
         vhost = self._engine.vhosts.get(vhost_name)
         if vhost is None:
             error = InternalError(f"vhost '{vhost_name}' is gone")
