@@ -9,8 +9,8 @@ import pytest
 from pair import PEER, Client, make_engine, method, publish
 
 from warren.engine import timeouts
+from warren.engine.direct_reply import UNREAD_REPLY_BYTES_MAX
 from warren.engine.engine import Engine
-from warren.engine.publish import UNREAD_REPLY_BYTES_MAX
 from warren.model.policy import Policy
 from warren.model.ports import LinkPort, QueuePort
 from warren.session.channel import Channel

@@ -12,6 +12,7 @@ Every record in the node's own log says up to which entry of the agreement it ta
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from logging import Logger
@@ -60,6 +61,8 @@ class AgreedKeeper(MetadataKeeper):
         self._is_applying = False
         #: Changes of one call, while they are gathered.
         self._wanted: list[bytes] | None = None
+        #: What waits for entries that are not here yet.
+        self._behind: deque[tuple[int, Callable[[], None]]] = deque()
 
     def load(self, snapshot: bytes) -> None:
         self._note_applied(snapshot)
@@ -173,6 +176,20 @@ class AgreedKeeper(MetadataKeeper):
                 yield
         finally:
             self._is_applying = False
+        self._go_on()
+
+    def when_applied(self, index: int, action: Callable[[], None]) -> None:
+        """Call when the definitions have an entry of the agreement; at once if they do."""
+        if index <= self.applied and not self._behind:
+            action()
+        else:
+            self._behind.append((index, action))
+
+    def _go_on(self) -> None:
+        """In the order they came, so that none overtakes another of its link."""
+        while self._behind and self._behind[0][0] <= self.applied:
+            _, action = self._behind.popleft()
+            self._engine.resuming.append(action)
 
     def apply_agreed(self, index: int, command: bytes) -> None:
         """Make the changes of an entry; those that others have overtaken are left out."""
@@ -248,6 +265,7 @@ class AgreedKeeper(MetadataKeeper):
         finally:
             self._is_applying = False
         self._last_queue_id = head.number("last_queue_id")
+        self._go_on()
 
     def _drop_others(self, wanted: dict[tuple[Kind, Key], Change]) -> None:
         """Removes what the image has not, or has otherwise: dependent kinds before the others."""

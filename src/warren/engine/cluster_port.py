@@ -19,8 +19,13 @@ class ClusterPort(Protocol):
     def make_remote(self, *arguments: Any) -> AmqpQueue:
         """What stands for a queue whose home is another node; arguments as AmqpQueue's."""
 
-    def request(self, home: str, verb: str, arguments: tuple[Any, ...]) -> Errand:
-        """Ask the home of a queue for something."""
+    def request(
+        self, home: str, verb: str, arguments: tuple[Any, ...], once: bool = False
+    ) -> Errand:
+        """Ask the home of a queue for something; `once`: not again when the link is lost."""
+
+    def send_reply(self, node: str, arguments: tuple[Any, ...]) -> None:
+        """Send a direct reply to a node; it may be lost, as one to a client that is gone."""
 
     def pick(self, count: int) -> int:
         """Throw dice with `count` sides, numbered from 0."""

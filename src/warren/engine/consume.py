@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from warren.engine import remote_consume
+from warren.engine.direct_reply import new_address
 from warren.engine.errands import take_errand
 from warren.engine.queues import check_exclusive, drop_queue, touch
 from warren.model.errors import NotAllowed, Postponed, PreconditionFailed
@@ -81,7 +82,7 @@ def _consume_replies(engine: Engine, channel: Channel, tag: str, no_ack: bool) -
         raise PreconditionFailed("reply consumer already set")
     consumer = Consumer(channel, tag, None, True)
     channel.consumers[tag] = consumer
-    address = f"{DIRECT_REPLY_TO}.{engine.dice.token()}"
+    address = new_address(engine)
     engine.reply_addresses[channel] = address
     engine.reply_consumers[address] = consumer
     return consumer
@@ -148,9 +149,13 @@ def cancel_consumers(engine: Engine, queue: AmqpQueue) -> None:
     gets the answer to that first.
     """
     for consumer in list(queue.consumers):
-        assert isinstance(consumer, Consumer)
+        number = queue.remove_consumer(consumer)
+        if not isinstance(consumer, Consumer):
+            # Of a client on another node, which sees the queue go by itself and asks for this.
+            continue
         consumer.cancel()
-        queue.remove_consumer(consumer)
+        if queue.is_remote:
+            remote_consume.detach(engine, queue, number)
         consumer.channel.consumers.pop(consumer.tag, None)
         engine.later(partial(_tell_when_written, engine, consumer))
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from warren.gateway.errors import HomeGoneError
+
 if TYPE_CHECKING:
     from warren.model.errand import Errand
     from warren.session.connection import Connection
@@ -57,11 +59,17 @@ def abandon_errand(connection: Connection) -> None:
 
 
 def take_errand(connection: Connection) -> Errand | None:
-    """The errand that the same method has started before; raises the error that it ended with."""
+    """The errand that the same method has started before; raises the error that it ended with.
+
+    None when it came to nothing because a home went down: what is there now says what is answered.
+    """
     errand: Errand | None = connection.errand
     connection.errand = None
     if errand is not None:
-        errand.result()
+        try:
+            errand.result()
+        except HomeGoneError:
+            return None
     return errand
 
 

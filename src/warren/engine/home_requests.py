@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from warren.auth.users import OperatorName
+from warren.engine import direct_reply
 from warren.engine.consume import delete_if_unused
 from warren.engine.queues import check_exclusive, facts, touch
-from warren.gateway.messages import encode_message
+from warren.gateway.messages import decode_message, encode_message
 from warren.model.errors import AmqpError, InternalError, Postponed, error_class
 from warren.wire.tables import decode_table
 
@@ -62,15 +63,34 @@ class HomeRequests:
             "get": self._get,
             "consume": self._consume,
             "cancel": self._cancel,
+            "reply": self._reply,
+            "awaits": self._awaits,
         }
 
     def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
         """Raises ValueError when the other node sends what no node sends."""
         try:
-            verb, vhost_name, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
+            verb, applied, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
             act = self._verbs[verb]
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             raise ValueError(f"a request that no node makes: {error}") from error
+        if not isinstance(applied, int) or not arguments:
+            raise ValueError(f"a request for {verb} without what belongs to it")
+        agreed = self._engine.agreed
+        if agreed is None:
+            self._begin(link, request, act, *arguments)
+        else:
+            # The other node may know of definitions that are only on their way to this one.
+            agreed.when_applied(applied, partial(self._begin, link, request, act, *arguments))
+
+    def _begin(
+        self,
+        link: HomeEnd,
+        request: int,
+        act: Callable[..., Any],
+        vhost_name: Any,
+        *arguments: Any,
+    ) -> None:
         vhost = self._engine.vhosts.get(vhost_name)
         if vhost is None:
             error = InternalError(f"vhost '{vhost_name}' is gone")
@@ -176,6 +196,14 @@ class HomeRequests:
         if consumer is not None:
             self.consumer_gone(consumer.queue, consumer.tag)
         return True
+
+    def _reply(self, _link: HomeEnd, asker: Asker, address: str, data: bytes) -> bool:
+        if address in self._engine.reply_consumers:
+            direct_reply.reply(self._engine, asker.vhost, address, decode_message(data))
+        return True
+
+    def _awaits(self, _link: HomeEnd, _asker: Asker, address: str) -> bool:
+        return address in self._engine.reply_consumers
 
     def consumer_gone(self, queue: AmqpQueue, tag: str) -> None:
         """A consumer on another node is off its queue, by request or with its link."""

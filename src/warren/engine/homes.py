@@ -6,7 +6,7 @@ when the agreement says that the home is down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,11 @@ import msgspec
 from warren.engine import remote_consume
 from warren.engine.home_requests import HomeRequests, decode_error
 from warren.engine.remote_queue import RemoteAmqpQueue
-from warren.gateway.errors import LinkLostError
+from warren.gateway.errors import HomeGoneError, LinkLostError
 from warren.gateway.gateway import Gateway
 from warren.gateway.home import HomeEnd
 from warren.gateway.record import GatewayRecord
 from warren.model.errand import Errand
-from warren.model.errors import NotFound
 
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Requests have their verb in the payload; the frame's own field is for later.
 VERB = 0
+#: Direct replies are dropped while so much waits to be sent: nothing else bounds them.
+UNSENT_REPLY_BYTES_MAX = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class _Request:
 
     payload: bytes
     errand: Errand
+    #: It means nothing on another link than the one it was sent on.
+    once: bool = False
 
 
 class Homes:
@@ -48,8 +51,8 @@ class Homes:
         self._pick = pick
         self._gateways: dict[str, Gateway] = {}
         self._waiting: dict[str, list[_Request]] = {}
-        #: Node -> whether it is alive, as all nodes agree.
-        self._alive: dict[str, bool] = {}
+        #: Node -> its incarnation and whether it is alive, as all nodes agree.
+        self._nodes: Mapping[str, tuple[int, bool]] = {}
         #: What gateways on other nodes have sent, by node and incarnation.
         self._records: dict[str, tuple[int, GatewayRecord]] = {}
         self.requests = HomeRequests(engine)
@@ -57,7 +60,7 @@ class Homes:
     # -- what the engine asks ----------------------------------------------------------------------
 
     def living_nodes(self) -> Sequence[str]:
-        return sorted(name for name, alive in self._alive.items() if alive)
+        return sorted(name for name, (_, alive) in self._nodes.items() if alive)
 
     def pick(self, count: int) -> int:
         return self._pick(count)
@@ -65,15 +68,23 @@ class Homes:
     def make_remote(self, name: str, vhost: Any, *rest: Any) -> Any:
         home: str = rest[-1]
         queue = RemoteAmqpQueue(self.gateway_to(home), name, vhost, *rest)
-        if not self._alive.get(home, False):
+        if not self._is_alive(home):
             queue.absence = absence_text(queue)
         return queue
 
-    def request(self, home: str, verb: str, arguments: tuple[Any, ...]) -> Errand:
+    def request(
+        self, home: str, verb: str, arguments: tuple[Any, ...], once: bool = False
+    ) -> Errand:
         errand = Errand()
-        request = _Request(msgspec.msgpack.encode((verb, *arguments)), errand)
+        agreed = self._engine.agreed
+        applied = 0 if agreed is None else agreed.applied
+        request = _Request(msgspec.msgpack.encode((verb, applied, *arguments)), errand, once)
         self._send(home, request)
         return errand
+
+    def send_reply(self, node: str, arguments: tuple[Any, ...]) -> None:
+        if self.gateway_to(node).pending_bytes <= UNSENT_REPLY_BYTES_MAX:
+            self.request(node, "reply", arguments, once=True)
 
     def gateway_to(self, home: str) -> Gateway:
         """Where publishes and settlements for the queues of a home go."""
@@ -82,6 +93,8 @@ class Homes:
             gateway = Gateway(self._engine.turn, self._engine.effects, home)
             gateway.on_attached = self._attached
             gateway.on_consumer_lost = self._consumer_lost
+            if not self._is_alive(home):
+                gateway.home_gone()
             self._gateways[home] = gateway
         return gateway
 
@@ -92,15 +105,20 @@ class Homes:
         if gateway.has_link:
             sent = gateway.request(VERB, request.payload)
             sent.when_done(partial(self._answered, home, request, sent))
-        elif self._alive.get(home, False):
+        elif request.once:
+            request.errand.fail(LinkLostError(f"there is no link to {home}"))
+        elif self._is_alive(home):
             self._waiting.setdefault(home, []).append(request)
         else:
-            request.errand.fail(NotFound(f"node '{home}' is down or inaccessible"))
+            request.errand.fail(HomeGoneError(f"node '{home}' is down or inaccessible"))
 
     def _answered(self, home: str, request: _Request, sent: Errand) -> None:
         try:
             is_good, payload = sent.result()
-        except LinkLostError:
+        except LinkLostError as lost:
+            if request.once:
+                request.errand.fail(lost)
+                return
             # The home may have done it; all that is asked for can be asked for twice.
             self._send(home, request)
             return
@@ -124,7 +142,8 @@ class Homes:
         for request in self._waiting.pop(gateway.home, []):
             self._send(gateway.home, request)
 
-    def _consumer_lost(self, _queue: Any, consumer: Any) -> None:
+    def _consumer_lost(self, queue: Any, consumer: Any) -> None:
+        queue.remove_consumer(consumer)
         remote_consume.consumer_lost(self._engine, consumer)
 
     def make_home_sink(self, link: PeerPort) -> HomeEnd:
@@ -147,28 +166,45 @@ class Homes:
 
     # -- who is there ------------------------------------------------------------------------------
 
-    def nodes_are(self, alive: Mapping[str, bool]) -> None:
-        """The nodes' table is this one now."""
-        before, self._alive = self._alive, dict(alive)
-        for node in sorted(self._alive.keys() | before.keys()):
-            was, is_alive = before.get(node, False), self._alive.get(node, False)
-            if was != is_alive:
-                self._went(node, is_alive)
+    def _is_alive(self, node: str) -> bool:
+        return self._nodes.get(node, (0, False))[1]
 
-    def _went(self, node: str, is_alive: bool) -> None:
-        """A node came or went: its queues can be had again, or not any more."""
-        if node == self._engine.settings.node_name:
-            return
+    def nodes_are(self, nodes: Mapping[str, tuple[int, bool]]) -> None:
+        """The nodes' table is this one now: incarnations, and whether they are alive."""
+        before, self._nodes = self._nodes, dict(nodes)
+        for node in sorted(self._nodes.keys() | before.keys()):
+            if node == self._engine.settings.node_name:
+                continue
+            was, is_alive = before.get(node, (0, False))[1], self._is_alive(node)
+            if was and not is_alive:
+                self._went(node, before[node][0])
+            elif is_alive and not was:
+                self._came(node)
+
+    def _came(self, node: str) -> None:
+        """Its queues can be had again."""
+        for queue in self._queues_of(node):
+            queue.absence = None
+        gateway = self.gateway_to(node)
+        if not gateway.has_link:
+            gateway.home_back()
+
+    def _went(self, node: str, incarnation: int) -> None:
+        """Its queues cannot be had any more."""
+        for queue in self._queues_of(node):
+            queue.absence = absence_text(queue)
+        gateway = self.gateway_to(node)
+        if gateway.incarnation <= incarnation:
+            # A link to a later life of it is of no concern here.
+            gateway.home_gone()
+        for request in self._waiting.pop(node, []):
+            request.errand.fail(HomeGoneError(f"node '{node}' is down or inaccessible"))
+
+    def _queues_of(self, node: str) -> Iterator[Any]:
         for vhost in self._engine.vhosts.values():
             for queue in vhost.queues.values():
                 if queue.home == node and queue.is_remote:
-                    queue.absence = None if is_alive else absence_text(queue)
-        gateway = self._gateways.get(node)
-        if gateway is None or is_alive:
-            return
-        gateway.home_gone()
-        for request in self._waiting.pop(node, []):
-            request.errand.fail(NotFound(f"node '{node}' is down or inaccessible"))
+                    yield queue
 
 
 def absence_text(queue: Any) -> str:

@@ -46,10 +46,17 @@ def ask(
     arguments: tuple[Any, ...] = (),
 ) -> Any:
     """What the queue's home answers to a verb; raises Postponed until it has."""
+    return ask_node(engine, queue.home, verb, errand, (queue.vhost.name, queue.name, *arguments))
+
+
+def ask_node(
+    engine: Engine, node: str, verb: str, errand: Errand | None, arguments: tuple[Any, ...]
+) -> Any:
+    """What another node answers to a verb; raises Postponed until it has."""
     answer = answer_to(errand, verb)
     if answer is not None:
         return answer
     assert engine.cluster is not None
-    request = engine.cluster.request(queue.home, verb, (queue.vhost.name, queue.name, *arguments))
+    request = engine.cluster.request(node, verb, arguments)
     request.memo = Asked(verb)
     raise Postponed(errand=request)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from warren.engine.direct_reply import reply
 from warren.model.errors import AccessRefused, PreconditionFailed
 from warren.model.message import (
     MARK_BAD_EXPIRATION,
@@ -44,8 +45,6 @@ RETURN = BY_NAME["basic.return"]
 NO_ROUTE = 312
 #: So many books of deleted exchanges are let be in a channel before they are swept out.
 STALE_BOOKS_MAX = 64
-#: A client that leaves this much unread is sent no direct replies: nothing else bounds them.
-UNREAD_REPLY_BYTES_MAX = 1024 * 1024
 SPECIAL = MARK_BAD_EXPIRATION | MARK_USER_ID | MARK_REPLY_TO | MARK_CARBON_COPY
 
 
@@ -300,17 +299,11 @@ def _delay_ms(message: Message) -> int:
 
 
 def _reply(engine: Engine, channel: Channel, message: Message, mandatory: bool) -> int:
-    """A reply goes straight to the consumer that waits for it, unless that one does not read.
+    """A reply goes straight to the consumer that waits for it.
 
     Its address is no queue: to `mandatory` the message is unrouted even so.
     """
-    consumer = engine.reply_consumers.get(text(message.routing_key))
-    if consumer is not None:
-        outlet = consumer.channel.outlet
-        if outlet.pending_bytes <= UNREAD_REPLY_BYTES_MAX:
-            consumer.push(message)
-        else:
-            engine.log_unread_replies(consumer.channel.connection)
+    reply(engine, channel.connection.vhost, text(message.routing_key), message)
     if mandatory:
         return_message(channel, message)
     return 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.amqp_queue import AmqpQueue
+from warren.engine.direct_reply import inspect_reply_queue
 from warren.engine.errands import NewQueue, Removal, answer_to, memo_of, take_errand
 from warren.engine.exchanges import RESERVED_PREFIX, delete_if_abandoned
 from warren.engine.timeouts import note_timeout
 from warren.model.errors import (
     AccessRefused,
-    NotFound,
     Postponed,
     PreconditionFailed,
     ResourceLocked,
@@ -47,7 +47,7 @@ def declare_queue(
     errand = take_errand(connection)
     vhost: VHost = connection.vhost
     if name.startswith(DIRECT_REPLY_TO):
-        return inspect_reply_queue(engine, vhost, name)
+        return inspect_reply_queue(engine, vhost, name, errand)
     is_generated = not name
     if is_generated:
         begun = memo_of(errand, NewQueue)
@@ -146,17 +146,10 @@ def inspect_queue(engine: Engine, connection: Connection, name: str) -> QueueFac
     errand = take_errand(connection)
     vhost: VHost = connection.vhost
     if name.startswith(DIRECT_REPLY_TO):
-        return inspect_reply_queue(engine, vhost, name)
+        return inspect_reply_queue(engine, vhost, name, errand)
     queue = vhost.queue(name)
     check_owner(engine, connection, queue)
     return _facts_now(engine, queue, errand)
-
-
-def inspect_reply_queue(engine: Engine, vhost: VHost, name: str) -> QueueFacts:
-    """Declaring a reply address asks whether the one who waits for the reply is still there."""
-    if name == DIRECT_REPLY_TO or name in engine.reply_consumers:
-        return name, 0, 1
-    raise NotFound(f"no queue '{name}' in vhost '{vhost.name}'")
 
 
 def purge_queue(engine: Engine, connection: Connection, name: str) -> int:

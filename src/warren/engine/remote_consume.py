@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.errands import Asked, Undone, memo_of
+from warren.gateway.errors import LinkLostError
 from warren.gateway.messages import decode_message
+from warren.model.errand import Errand
 from warren.model.errors import Postponed
 from warren.session.channel import Channel, Consumer
 from warren.wire.tables import encode_table
 
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
-    from warren.model.errand import Errand
     from warren.model.message import Message
 
 
@@ -82,7 +83,9 @@ def attach(
     return consumer
 
 
-def ask_to_attach(engine: Engine, queue: Any, consumer: Consumer, number: int) -> Errand:
+def ask_to_attach(
+    engine: Engine, queue: Any, consumer: Consumer, number: int, once: bool = False
+) -> Errand:
     """Ask the home to attach a consumer, for the first time or on a new link."""
     assert engine.cluster is not None
     channel = consumer.channel
@@ -97,13 +100,18 @@ def ask_to_attach(engine: Engine, queue: Any, consumer: Consumer, number: int) -
         encode_table(consumer.arguments),
         label,
     )
-    return engine.cluster.request(queue.home, "consume", (queue.vhost.name, queue.name, *facts))
+    place = (queue.vhost.name, queue.name)
+    return engine.cluster.request(queue.home, "consume", (*place, *facts), once)
 
 
 def detach(engine: Engine, queue: Any, number: int) -> Errand:
     """Ask the home to take a consumer off its queue."""
     assert engine.cluster is not None
-    return engine.cluster.request(queue.home, "cancel", (queue.vhost.name, number))
+    request = engine.cluster.request(queue.home, "cancel", (queue.vhost.name, number), once=True)
+    # Whatever the outcome: without a link, or a home, it is off its queue too.
+    over = Errand()
+    request.when_done(over.finish)
+    return over
 
 
 def cancel(engine: Engine, queue: Any, consumer: Consumer, errand: Errand | None) -> None:
@@ -147,13 +155,15 @@ def consumer_lost(engine: Engine, consumer: Consumer) -> None:
 
 def attach_again(engine: Engine, queue: Any, consumer: Consumer, number: int) -> None:
     """There is a new link to the home: it knows nothing of the consumer any more."""
-    request = ask_to_attach(engine, queue, consumer, number)
+    request = ask_to_attach(engine, queue, consumer, number, once=True)
 
     def answered() -> None:
         if consumer.cancelled:
             return
         try:
             request.result()
+        except LinkLostError:
+            return  # The next link brings it up again; that the home is gone is told otherwise.
         except Exception:  # noqa: BLE001 - whatever it is, there will be no deliveries
             queue.remove_consumer(consumer)
             consumer_lost(engine, consumer)

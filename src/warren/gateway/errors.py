@@ -3,5 +3,9 @@
 from __future__ import annotations
 
 
+class HomeGoneError(Exception):
+    """The home is down: whoever asked looks anew what there is to be done."""
+
+
 class LinkLostError(Exception):
     """The link to the home ended, or there was none, before the answer came."""

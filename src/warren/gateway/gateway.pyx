@@ -96,6 +96,10 @@ cdef class Gateway(Stream):
             if self.on_consumer_lost is not None:
                 self.on_consumer_lost(attachment.queue, attachment.consumer)
 
+    def home_back(self):
+        """The home is there again, its link soon: what is published waits for that."""
+        self.gone = False
+
     cdef int give_up(self) except -1:
         """All that is unanswered is refused."""
         while self.unanswered.count:
@@ -263,6 +267,11 @@ cdef class Gateway(Stream):
     def unanswered_bytes(self):
         """The memory they take."""
         return self.unanswered.size
+
+    @property
+    def pending_bytes(self):
+        """What the link has not sent yet."""
+        return 0 if self.port is None else self.port.pending()
 
     @property
     def has_link(self):

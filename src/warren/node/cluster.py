@@ -12,17 +12,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warren.cluster import control_frames
-from warren.cluster.member_effects import Change, NodesChanged
+from warren.cluster.member_effects import Change, NodesChanged, Why
 from warren.config.cluster import effective_partition_handling, link_endpoint, peer_endpoint
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
 from warren.management.definitions import DefinitionsError, load_steps
-from warren.model.errors import Postponed, ResourceError
+from warren.model.errand import Errand
+from warren.model.errors import InternalError, Postponed, ResourceError
 from warren.net.peers.handshake import Hello, Refusal
 from warren.net.peers.network import PeerNetwork
 from warren.net.peers.owner import PeerOwner
 from warren.net.peers.settings import Identity
-from warren.node.agreement import Agreement, AgreementConfig
+from warren.node.agreement import Agreement, AgreementConfig, ProposalError
 from warren.node.errors import StartError, listen_error
 from warren.node.link_tls import make_link_tls
 from warren.node.peer_alarms import ALARMS, PeerAlarms
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.gateway.gateway import Gateway
     from warren.gateway.home import HomeEnd
-    from warren.model.errand import Errand
     from warren.net.hub import Hub
     from warren.net.peers.peer_link import PeerLink
     from warren.node.node import Node
@@ -168,7 +168,18 @@ class NodeCluster(PeerOwner):
         assert self.agreement is not None
         if len(change) > control_frames.CHANGE_BYTES_MAX:
             raise ResourceError(f"a definition of {len(change)} bytes is too large for the cluster")
-        return self.agreement.propose(change)
+        proposed = self.agreement.propose(change)
+        errand = Errand()
+
+        def over() -> None:
+            try:
+                errand.finish(proposed.result())
+            except ProposalError as error:
+                kind = ResourceError if error.why in {Why.BUSY, Why.TOO_LARGE} else InternalError
+                errand.fail(kind(f"a definition was not changed: {error}"))
+
+        proposed.when_done(over)
+        return errand
 
     def apply(self, index: int, change: bytes) -> None:
         """The agreement has decided on a change."""
@@ -192,7 +203,18 @@ class NodeCluster(PeerOwner):
             self._keeper.forget_transient(change.index, change.node)
         elif change.what is Change.FORGOTTEN:
             self._keeper.forget_all_of(change.index, change.node)
-        self.homes.nodes_are({name: node.is_alive for name, node in change.table.items()})
+        table = {name: (node.incarnation, node.is_alive) for name, node in change.table.items()}
+        self.homes.nodes_are(table)
+        self._drop_dead_links(table)
+
+    def _drop_dead_links(self, table: dict[str, tuple[int, bool]]) -> None:
+        """Who is down by agreement is so for us too: it begins anew when it is back."""
+        if self.links is None:
+            return
+        for name, (incarnation, is_alive) in table.items():
+            link = self.links.link_to(name)
+            if link is not None and not is_alive and link.incarnation == incarnation:
+                self.links.drop(name)
 
     # -- letting clients in ------------------------------------------------------------------------
 

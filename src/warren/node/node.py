@@ -163,8 +163,11 @@ class Node:
             return None
         # A node alone needs none of it, nor the time to import it.
         from warren.node.cluster import NodeCluster
+        from warren.node.clustered import ClusteredControl
 
-        return NodeCluster(self)
+        cluster = NodeCluster(self)
+        self.cluster_control = ClusteredControl(self, cluster)
+        return cluster
 
     def start(self) -> None:
         """Open the listeners. Raises StartError when an address or a certificate cannot be used."""

@@ -1,0 +1,178 @@
+"""Nodes that are suspended or cut off: the majority goes on, the others wait, nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pika
+import pytest
+from cluster_clients import (
+    FAILOVER_S,
+    NODES,
+    SOON_S,
+    Clients,
+    Inbox,
+    counts,
+    drain,
+    eventually,
+    is_gone,
+    refused,
+)
+from pika.adapters.blocking_connection import BlockingChannel
+
+from warren.testing import Cluster
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+#: A node without the others for so long sends its clients away, and it takes a moment to notice.
+PAUSED_S = 5.0
+
+
+def publish(channel: BlockingChannel, queue: str, bodies: list[bytes]) -> None:
+    for body in bodies:
+        channel.basic_publish("", queue, body, PERSISTENT, mandatory=True)
+
+
+def until_nacked(channel: BlockingChannel, queue: str) -> float:
+    began_s = time.monotonic()
+    while time.monotonic() < began_s + SOON_S:
+        try:
+            channel.basic_publish("", queue, b"unsure", PERSISTENT)
+        except pika.exceptions.NackError:
+            return time.monotonic() - began_s
+        time.sleep(0.005)
+    raise AssertionError("publishes go on being confirmed")
+
+
+def is_over(connection: Any) -> bool:
+    """Whether the broker has ended the connection."""
+    try:
+        connection.process_data_events(0)
+    except pika.exceptions.AMQPConnectionError:
+        return True
+    return not connection.is_open
+
+
+def can_connect(clients: Clients, node: int) -> bool:
+    try:
+        clients.connection(node).close()
+    except pika.exceptions.AMQPConnectionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("asleep", NODES)
+def test_a_suspended_node(cluster: Cluster, clients: Clients, name: str, asleep: int) -> None:
+    near, far = [node for node in NODES if node != asleep]
+    bodies = [b"%d" % i for i in range(20)]
+    channel = clients.confirming(near)
+    for home in (asleep, far):
+        clients.channel(home).queue_declare(f"{name}.{home}", durable=True)
+        publish(channel, f"{name}.{home}", bodies)
+    clients.channel(asleep).queue_declare(f"{name}.t")
+    inbox = Inbox(clients.channel(near), f"{name}.{asleep}")
+    inbox.wait(20)
+    there = clients.connection(asleep)
+    own = there.channel()
+    own.confirm_delivery()
+    publish(own, f"{name}.{far}", [b"own"])
+
+    cluster.pause(asleep)
+    began_s = time.monotonic()
+    assert until_nacked(channel, f"{name}.{asleep}") < FAILOVER_S
+    inbox.wait_cancelled(FAILOVER_S)
+    reason = f"home node 'node{asleep}@localhost' of durable queue"
+    refused(404, reason, lambda: counts(clients.channel(far), f"{name}.{asleep}"))
+    assert is_gone(clients.channel(near), f"{name}.t")
+    clients.channel(far).queue_declare(f"{name}.made", durable=True)
+    publish(channel, f"{name}.{far}", [b"meanwhile"])
+    assert drain(channel, f"{name}.{far}") == [*bodies, b"own", b"meanwhile"]
+    time.sleep(max(0.0, began_s + 5 - time.monotonic()))
+
+    cluster.resume(asleep)
+    eventually(lambda: is_over(there))
+    cluster.wait_until_ready()
+    found = eventually(lambda: counts(clients.channel(near), f"{name}.{asleep}"))
+    assert found[0] >= 20
+    assert counts(clients.channel(asleep), f"{name}.made") == (0, 0)
+    assert is_gone(clients.channel(asleep), f"{name}.t")
+    left = drain(clients.channel(asleep), f"{name}.{asleep}")
+    assert left[:20] == bodies
+    assert set(left[20:]) <= {b"unsure"}
+    publish(channel, f"{name}.{asleep}", [b"again"])
+    assert drain(channel, f"{name}.{asleep}") == [b"again"]
+
+
+@pytest.mark.parametrize("alone", NODES)
+def test_a_node_that_is_cut_off(cluster: Cluster, clients: Clients, name: str, alone: int) -> None:
+    near, far = [node for node in NODES if node != alone]
+    bodies = [b"%d" % i for i in range(20)]
+    channel = clients.confirming(near)
+    for home in (alone, far):
+        clients.channel(home).queue_declare(f"{name}.{home}", durable=True)
+        publish(channel, f"{name}.{home}", bodies)
+    there = clients.connection(alone)
+    own = there.channel()
+    own.confirm_delivery()
+    publish(own, f"{name}.{alone}", [b"own"])
+
+    cluster.isolate(alone)
+    assert until_nacked(channel, f"{name}.{alone}") < FAILOVER_S
+    reason = f"home node 'node{alone}@localhost' of durable queue"
+    refused(404, reason, lambda: counts(clients.channel(far), f"{name}.{alone}"))
+    publish(channel, f"{name}.{far}", [b"meanwhile"])
+    clients.channel(far).queue_declare(f"{name}.made", durable=True)
+    eventually(lambda: is_over(there), within_s=PAUSED_S)
+    eventually(lambda: can_connect(clients, alone), False)
+
+    cluster.heal()
+    cluster.wait_until_ready()
+    assert drain(clients.channel(alone), f"{name}.{far}") == [*bodies, b"meanwhile"]
+    left = drain(clients.channel(near), f"{name}.{alone}")
+    assert left[:21] == [*bodies, b"own"]
+    assert set(left[21:]) <= {b"unsure"}
+    assert counts(clients.channel(alone), f"{name}.made") == (0, 0)
+
+
+def test_two_that_cannot_see_each_other(cluster: Cluster, clients: Clients, name: str) -> None:
+    """Every node still is in a majority: whoever leads decides, and afterwards all is well."""
+    for home in NODES:
+        clients.channel(home).queue_declare(f"{name}.{home}", durable=True)
+        publish(clients.confirming(home), f"{name}.{home}", [b"before"])
+    cluster.partition(1, 2)
+    third = clients.confirming(3)
+    until_s = time.monotonic() + 6
+    confirmed = 0
+    while time.monotonic() < until_s:
+        publish(third, f"{name}.3", [b"through"])
+        confirmed += 1
+        time.sleep(0.02)
+    cluster.heal()
+    cluster.wait_until_ready()
+    for node in NODES:
+        for home in NODES:
+            publish(clients.confirming(node), f"{name}.{home}", [b"after"])
+    for home in NODES:
+        found = drain(clients.channel(home % 3 + 1), f"{name}.{home}")
+        assert found[0] == b"before"
+        assert found[-3:] == [b"after"] * 3
+        assert found.count(b"through") == (confirmed if home == 3 else 0)
+
+
+def test_partitions_that_are_ignored() -> None:
+    ignoring = Cluster(3, config={"cluster_partition_handling": "ignore"})
+    with ignoring as cluster, Clients(cluster) as clients:
+        connection = clients.connection(1)
+        channel = connection.channel()
+        channel.queue_declare("here")
+        channel.confirm_delivery()
+        cluster.isolate(1)
+        until_s = time.monotonic() + 6
+        while time.monotonic() < until_s:
+        channel.basic_publish("", "here", b"x")
+        time.sleep(0.05)
+        assert can_connect(clients, 1)
+        cluster.heal()
+        cluster.wait_until_ready()
+        clients.channel(1).queue_declare("new")
+        assert counts(clients.channel(2), "new") == (0, 0)
