@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pair import Client, make_bare_engine
+
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.amqp_queue import AmqpQueue
 from warren.engine.engine import Engine
