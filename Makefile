@@ -10,14 +10,17 @@ SUITES ?=
 CRASH ?=
 SIM ?=
 STORE_SIM ?= --seeds 20000
+# make faults FAULTS="--seconds 180 --seed 7"
+FAULTS ?= --seconds 60
 
-.PHONY: run test check lint types layers bench suites crash sim store-sim clean
+.PHONY: run test check lint types layers bench suites crash faults sim store-sim clean
 
 run: $(VENV)/.built
 	$(BIN)/warren dev
 
 test: check
-	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session --ignore=tests/peers --ignore=tests/sim
+	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session --ignore=tests/peers --ignore=tests/sim --ignore=tests/cluster
+	$(BIN)/pytest -q -n 2 --dist loadfile tests/cluster
 	$(BIN)/pytest -q -n 2 -m slow tests/sim
 	$(BIN)/python tests/suites/run.py --fast
 
@@ -55,6 +58,10 @@ suites: $(VENV)/.built
 # The broker killed again and again under load; what it had confirmed must come back.
 crash: $(VENV)/.built
 	$(BIN)/python tests/crash $(CRASH)
+
+# A cluster under load whose nodes are killed, suspended and cut off at random, from a seed.
+faults: $(VENV)/.built
+	$(BIN)/python tests/cluster/faults.py $(FAULTS)
 
 $(VENV)/.installed: requirements/dev.txt
 	@command -v $(PYTHON) >/dev/null || { \

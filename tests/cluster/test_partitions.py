@@ -169,8 +169,8 @@ def test_partitions_that_are_ignored() -> None:
         cluster.isolate(1)
         until_s = time.monotonic() + 6
         while time.monotonic() < until_s:
-        channel.basic_publish("", "here", b"x")
-        time.sleep(0.05)
+            channel.basic_publish("", "here", b"x")
+            time.sleep(0.05)
         assert can_connect(clients, 1)
         cluster.heal()
         cluster.wait_until_ready()

@@ -148,8 +148,9 @@ def cancel_consumers(engine: Engine, queue: Any) -> None:
     They are told when the turn ends and the deletion is on the disk: whoever deleted the queue
     gets the answer to that first.
     """
+    leaving: Any = queue
     for consumer in list(queue.consumers):
-        number = queue.remove_consumer(consumer)
+        number = leaving.remove_consumer(consumer)
         if not isinstance(consumer, Consumer):
             # Of a client on another node, which sees the queue go by itself and asks for this.
             continue
