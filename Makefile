@@ -17,12 +17,12 @@ run: $(VENV)/.built
 	$(BIN)/warren dev
 
 test: check
-	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session --ignore=tests/sim
+	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session --ignore=tests/gateway --ignore=tests/sim
 	$(BIN)/pytest -q -n 2 -m slow tests/sim
 	$(BIN)/python tests/suites/run.py --fast
 
 check: lint types layers
-	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/session bench/tests
+	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/session tests/gateway bench/tests
 	$(BIN)/pytest -q -n 2 -m "not slow" tests/sim
 
 lint: $(VENV)/.built

@@ -33,6 +33,7 @@ from warren.wire.content import make_message
 from warren.wire.properties import encode_properties
 
 CONSUME, CANCEL, GET = 1, 2, 3
+_nodes: list[GatewayNode] = []
 
 
 def message(body: bytes = b"", key: bytes = b"q", **properties: Any) -> Message:
@@ -182,6 +183,7 @@ class GatewayNode:
             vhost.queues[queue.name] = queue  # type: ignore[assignment]
         self.link: MemoryLink | None = None
         self.clients: list[Client] = []
+        _nodes.append(self)
         self.connect()
 
     def connect(self, home_incarnation: int | None = None) -> MemoryLink:
@@ -239,6 +241,16 @@ def settle(*nodes: GatewayNode) -> None:
                 moved |= node.home.sync()
                 moved |= node.link.carry_back() > 0
             node.end_turn()
+
+
+def end_all() -> None:
+    """All clients hang up, and no publish is waited for any longer."""
+    for node in _nodes:
+        node.gateway.on_consumer_lost = None
+        node.gateway.home_gone()
+        for client in node.clients:
+            client.hang_up()
+    _nodes.clear()
 
 
 def pair(queues: int = 1, durable: bool = False) -> tuple[Home, GatewayNode]:
