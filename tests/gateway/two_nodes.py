@@ -48,18 +48,19 @@ class Home:
         self.durable = durable
         self.disk = FaultyDisk()
         self.incarnation = 0
+        self.journal: Journal | None = None
         self.start()
 
     def start(self) -> None:
         """The first time, or after a crash: what is on the disk is all there is."""
         self.incarnation += 1
+        self.end()
         self.effects = Effects()
         self.turn = TurnClock()
         self.turn.now_ms = 1_000_000
         self.queues: dict[int, Queue] = {}
         self.records: dict[tuple[str, int], GatewayRecord] = {}
         self.ends: list[HomeEnd] = []
-        self.journal: Journal | None = None
         self.gone: list[Any] = []
         recovery = Recovery(self.disk, 0, 7)
         if self.durable:
@@ -78,6 +79,12 @@ class Home:
                 self.disk, recovery.next_sequence, 65536, recovery.last_segment, self.journal.salt
             )
             self.journal.start(self.log)
+
+    def end(self) -> None:
+        """Nobody waits for its log any longer."""
+        if self.journal is not None:
+            self.journal.confirming.clear()
+            self.journal = None
 
     def accept(self, link: MemoryLink) -> HomeEnd:
         key = (link.accepted.peer, link.accepted.incarnation)
@@ -250,6 +257,7 @@ def end_all() -> None:
         node.gateway.home_gone()
         for client in node.clients:
             client.hang_up()
+        node.home.end()
     _nodes.clear()
 
 
