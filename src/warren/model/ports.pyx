@@ -297,7 +297,7 @@ cdef class Route:
         self.queues = queues
         self.plain = plain
         for queue in queues:
-            if (<QueuePort?>queue).far:
+            if isinstance(queue, QueuePort) and (<QueuePort>queue).far:
                 self.far = True
         self.valid = True
 
