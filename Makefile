@@ -19,13 +19,13 @@ run: $(VENV)/.built
 	$(BIN)/warren dev
 
 test: check
-	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session --ignore=tests/peers --ignore=tests/sim --ignore=tests/cluster
+	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session --ignore=tests/peers --ignore=tests/gateway --ignore=tests/sim --ignore=tests/cluster
 	$(BIN)/pytest -q -n 2 --dist loadfile tests/cluster
 	$(BIN)/pytest -q -n 2 -m slow tests/sim
 	$(BIN)/python tests/suites/run.py --fast
 
 check: lint types layers
-	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/session tests/peers bench/tests
+	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/session tests/peers tests/gateway bench/tests
 	$(BIN)/pytest -q -n 2 -m "not slow" tests/sim
 
 lint: $(VENV)/.built

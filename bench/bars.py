@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from bench.bar import Bar, Verdict, ratio, value
+from bench.cluster_bars import CLUSTER_BARS
 from bench.loads import CURVES, Curve
 from bench.outcome import Outcome
 from bench.store_bars import STORE_BARS
@@ -46,6 +47,7 @@ BARS = (
         for curve in CURVES
     ),
     *STORE_BARS,
+    *CLUSTER_BARS,
 )
 
 

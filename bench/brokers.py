@@ -19,6 +19,7 @@ READY_TIMEOUT_S = 90.0
 #: RabbitMQ writes the index of a large queue when it is asked to end.
 STOP_TIMEOUT_S = 60.0
 SESSION_END_S = 10.0
+PORT_POLL_S = 0.02
 
 #: Debian's `rabbitmq-server` in PATH insists on its own user; the script below it does not.
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -30,12 +31,20 @@ class BrokerError(Exception):
     """A broker did not start, or ended by itself."""
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nothing listens on now, all different."""
+    with contextlib.ExitStack() as probes:
+        ports = []
+        for _ in range(count):
+            probe = probes.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            ports.append(int(probe.getsockname()[1]))
+        return ports
+
+
 def free_port() -> int:
     """A port of 127.0.0.1 that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:
@@ -58,6 +67,8 @@ class Broker(ABC):
     #: Which loads it takes part in: those that are kept in memory, those that are kept on disk.
     in_memory: bool = True
     on_disk: bool = False
+    #: Several nodes; takes part in the loads for such, and in no others.
+    clustered: bool = False
 
     def __init__(self, base: Path) -> None:
         self.base = base / self.name
@@ -82,6 +93,16 @@ class Broker(ABC):
         return self.process.pid
 
     @property
+    def pids(self) -> list[int]:
+        """One process for each node."""
+        return [self.pid]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all of it is."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
     def data_directory(self) -> Path:
         """Where the messages are, if they are on disk."""
         return self.base / "data"
@@ -96,6 +117,11 @@ class Broker(ABC):
         """HOST:PORT."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def endpoints(self) -> str:
+        """HOST:PORT of all nodes, with commas between."""
+        return self.endpoint
+
     def start(self) -> None:
         """Starts afresh and returns once the port answers.
 
@@ -106,7 +132,7 @@ class Broker(ABC):
         self.base.mkdir(parents=True)
         self.port = free_port()
         self._launch()
-        self._await_port()
+        self.await_port()
 
     def _launch(self) -> None:
         command, environment = self.command(), {**os.environ, **self.environment()}
@@ -154,14 +180,19 @@ class Broker(ABC):
         lines = {f"listeners.tcp.{listener}": self.endpoint, **self.settings}
         return "".join(f"{key} = {value}\n" for key, value in lines.items())
 
-    def _await_port(self) -> None:
+    def await_port(self) -> None:
+        """Returns once the port answers.
+
+        Raises:
+            BrokerError: it ended, or did not answer in time.
+        """
         deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
             _ = self.pid
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1.0).close()
             except OSError:
-                time.sleep(0.05)
+                time.sleep(PORT_POLL_S)
             else:
                 return
         raise BrokerError(f"{self.name} did not listen within {READY_TIMEOUT_S:.0f} s")
@@ -229,6 +260,17 @@ class StoredWarren(Broker):
         return {"WARREN_DATA_DIR": str(self.data_directory)}
 
 
+def start_epmd(port: int) -> subprocess.Popen[bytes]:
+    """Erlang's name daemon, as a process that can be ended."""
+    return subprocess.Popen(
+        ["epmd", "-address", "127.0.0.1", "-port", str(port)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
 class RabbitMQ(Broker):
     """Debian's rabbitmq-server: own node name, ports, home, directories and name daemon."""
 
@@ -275,13 +317,7 @@ class RabbitMQ(Broker):
     def start(self) -> None:
         """Starts the name daemon first: the one that Erlang would start detaches itself."""
         self.epmd_port = free_port()
-        self.epmd = subprocess.Popen(
-            ["epmd", "-address", "127.0.0.1", "-port", str(self.epmd_port)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self.epmd = start_epmd(self.epmd_port)
         super().start()
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.brokers import Broker, BrokerError
-from bench.measure import Usage, usage
+from bench.measure import Usage, usage_of
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "load"
@@ -127,8 +127,8 @@ def run(broker: Broker, arguments: list[str]) -> Run:
     Raises:
         GeneratorError: it failed; the text is the generator's own.
     """
-    command = [str(PROGRAM), "--endpoints", broker.endpoint, *arguments]
-    start = usage(broker.pid)
+    command = [str(PROGRAM), "--endpoints", broker.endpoints, *arguments]
+    start = usage_of(broker.pids)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     marks: dict[str, Usage] = {}
     result: dict[str, Any] | None = None
@@ -139,7 +139,7 @@ def run(broker: Broker, arguments: list[str]) -> Run:
             if report["event"] == "result":
                 result = report
             else:
-                marks[report["event"]] = usage(broker.pid)
+                marks[report["event"]] = usage_of(broker.pids)
         _, errors = process.communicate(timeout=RUN_TIMEOUT_S)
     except (BrokerError, json.JSONDecodeError, subprocess.TimeoutExpired) as error:
         raise GeneratorError(f"{error}") from error
@@ -150,5 +150,5 @@ def run(broker: Broker, arguments: list[str]) -> Run:
     if process.returncode or result is None or len(marks) < 2:
         raise GeneratorError(errors.strip() or f"amqpload ended with {process.returncode}")
     begin, end = marks["measuring"], marks["measured"]
-    whole_cpu_s = usage(broker.pid).cpu_s - start.cpu_s
+    whole_cpu_s = usage_of(broker.pids).cpu_s - start.cpu_s
     return Run(result, end.cpu_s - begin.cpu_s, whole_cpu_s, end.rss_bytes)

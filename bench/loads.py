@@ -19,6 +19,10 @@ class Kind(Enum):
     RESTART = "fill, end the broker, wait for the messages to be back"
     PAGING = "fill far beyond the memory budget, drain from a cold cache"
     STEADY = "publish and consume at a fixed rate, look at the room on disk"
+    PLACES = "publish and consume, the clients on the queue's node and on others"
+    DECLARES = "declare queues over all nodes"
+    FAILOVER = "declare while a node is killed"
+    CATCH_UP = "start a node without data in a cluster that has much"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Load:
     once: bool = False
     #: Kept on disk: goes to the brokers that have one.
     on_disk: bool = False
+    #: Goes to clusters, not to single brokers.
+    clustered: bool = False
     #: Says nothing beside another broker's number, or would take it all day.
     warren_only: bool = False
     #: What the rate of a flow counts: without a consumer it is the confirms.

@@ -76,6 +76,12 @@ def usage(pid: int) -> Usage:
     return Usage(sum(map(_cpu_s, tree)), pages * PAGE_BYTES)
 
 
+def usage_of(pids: Iterable[int]) -> Usage:
+    """The sum over several of them."""
+    seen = [usage(pid) for pid in pids]
+    return Usage(sum(one.cpu_s for one in seen), sum(one.rss_bytes for one in seen))
+
+
 def await_rest(pids: Iterable[int]) -> None:
     """Waits until none of the brokers works, so that no one's tail falls into another's turn."""
     watched = list(pids)

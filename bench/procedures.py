@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from bench.brokers import Broker
+from bench.cluster_procedures import catch_up, declares, failover, places
 from bench.generator import run
 from bench.loads import Kind, Load
 from bench.measure import usage
@@ -37,6 +38,8 @@ def carry_out(load: Load, broker: Broker, pace: Pace) -> Metrics:
         return PROCEDURES[load.kind](load, broker, prefix)
     if load.kind is Kind.SYNC:
         return sync_flow(load, broker, prefix, pace)
+    if load.kind is Kind.PLACES:
+        return places(load, broker, prefix, pace)
     if load.on_disk:
         return durable_flow(load, broker, prefix, pace)
     metrics: Metrics = {}
@@ -109,4 +112,7 @@ PROCEDURES: dict[Kind, Callable[[Load, Broker, list[str]], Metrics]] = {
     Kind.RESTART: restart,
     Kind.PAGING: paging,
     Kind.STEADY: steady,
+    Kind.DECLARES: declares,
+    Kind.FAILOVER: failover,
+    Kind.CATCH_UP: catch_up,
 }

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.bars import judge
+from bench.cluster_loads import CLUSTER_LOADS
 from bench.loads import CURVES, LOADS, Load
 from bench.outcome import Outcome
 from bench.store_loads import STORE_LOADS
@@ -88,7 +89,7 @@ def markdown(header: Row, rows: list[Row]) -> str:
 
 
 def _measured(outcome: Outcome) -> list[Load]:
-    return [load for load in (*LOADS, *STORE_LOADS) if load.name in outcome.samples]
+    return [load for load in (*LOADS, *STORE_LOADS, *CLUSTER_LOADS) if load.name in outcome.samples]
 
 
 def rates_table(outcome: Outcome, brokers: list[str]) -> str:
@@ -170,6 +171,19 @@ DETAILS = (
     ("log_left_s", "waited for that, s"),
     ("record_bytes", "a record in the log, B"),
     ("written_bytes", "written to disk for a message, B"),
+    ("direct_rate", "both clients on the queue's node, msg/s"),
+    ("via_rate", "the producer on another node, msg/s"),
+    ("via_of_direct", "that, of the first"),
+    ("both_rate", "the clients on two other nodes, msg/s"),
+    ("both_of_direct", "that, of the first"),
+    ("direct_cpu_us", "CPU µs of all nodes, both clients on the queue's"),
+    ("via_cpu_us", "CPU µs of all nodes, the producer on another"),
+    ("both_cpu_us", "CPU µs of all nodes, the clients on two others"),
+    ("failover_s", "kill of a node to the next declare, median s"),
+    ("failover_most_s", "kill of a node to the next declare, most s"),
+    ("failed_declares", "connections lost by declares on other nodes"),
+    ("import_s", "import through one of two nodes, s"),
+    ("catch_up_s", "start of the third, empty node, s"),
 )
 
 

@@ -28,6 +28,8 @@ from bench.brokers import (
     StoredWarren,
     Warren,
 )
+from bench.cluster_loads import CLUSTER_LOADS
+from bench.clusters import RabbitCluster, WarrenCluster
 from bench.disk import describe
 from bench.generator import GeneratorError, build
 from bench.loads import CURVES, LOADS, Curve, Load
@@ -41,8 +43,9 @@ FULL_PACE, QUICK_PACE = Pace(1.0, 5.0), Pace(0.5, 1.5)
 #: Curves compare points of one broker with each other: short runs do.
 CURVE_PACE = Pace(1.0, 2.0)
 ROUNDS = 3
-#: The name of all loads of the store together.
-STORE = "store"
+#: Loads that have a name together, and then a record and a place in the page of their own.
+PARTS = {"store": STORE_LOADS, "cluster": CLUSTER_LOADS}
+ALL_LOADS = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short round, no curves")
     parser.add_argument("--rounds", type=int, help=f"rounds of every load ({ROUNDS})")
     parser.add_argument(
-        "--only", action="append", metavar="NAME", help="a load, store or curve:NAME"
+        "--only", action="append", metavar="NAME", help="a load, store, cluster or curve:NAME"
     )
     parser.add_argument("--brokers", default="warren,rabbitmq,prototype", help="who takes part")
     parser.add_argument("--prototype", type=Path, help="source of the data-plane prototype")
@@ -82,11 +85,11 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     Raises:
         SystemExit: --only names something unknown.
     """
-    loads, curves = [*LOADS, *STORE_LOADS], [] if arguments.quick else list(CURVES)
+    loads, curves = list(ALL_LOADS), [] if arguments.quick else list(CURVES)
     if arguments.only:
         wanted = set(arguments.only)
-        if STORE in wanted:
-            wanted = wanted - {STORE} | {load.name for load in STORE_LOADS}
+        for part in wanted & PARTS.keys():
+            wanted = wanted - {part} | {load.name for load in PARTS[part]}
         loads = [load for load in loads if load.name in wanted]
         curves = [curve for curve in CURVES if f"curve:{curve.name}" in wanted]
         known = {load.name for load in loads} | {f"curve:{curve.name}" for curve in curves}
@@ -107,6 +110,8 @@ def choose_brokers(arguments: argparse.Namespace, base: Path) -> list[Broker]:
         (StoredWarren(base), Warren.missing()),
         (RabbitMQ(base), RabbitMQ.missing()),
         (Prototype(base, source.resolve()), Prototype.missing(source)),
+        (WarrenCluster(base), Warren.missing()),
+        (RabbitCluster(base), RabbitMQ.missing()),
     ]
     wanted = arguments.brokers.split(",")
     if unknown := set(wanted) - {broker.name for broker, _ in candidates}:
@@ -158,7 +163,7 @@ def take_turn(outcome: Outcome, label: str, load: Load, broker: Broker, pace: Pa
         reason = str(error)
         outcome.fail(load, broker.name, reason.splitlines()[0] if reason else "no reason given")
         print(f"failed: {reason}", flush=True)
-        if broker.process is None or broker.process.poll() is not None:
+        if not broker.is_running:
             broker.restart()
         return
     outcome.add(load, broker.name, metrics)
@@ -169,6 +174,8 @@ def takes_part(broker: Broker, load: Load) -> bool:
     """Whether this load is asked of this broker."""
     if load.warren_only and broker.name != "warren":
         return False
+    if load.clustered or broker.clustered:
+        return load.clustered and broker.clustered
     kept = broker.on_disk if load.on_disk else broker.in_memory
     return kept and (load.prototype or broker.full)
 
@@ -182,7 +189,7 @@ def run_loads(plan: Plan, brokers: list[Broker], outcome: Outcome) -> None:
             shift = round_number % len(brokers)
             for broker in brokers[shift:] + brokers[:shift]:
                 if takes_part(broker, load):
-                    await_rest(other.pid for other in brokers)
+                    await_rest(pid for other in brokers for pid in other.pids)
                     label = f"round {round_number}/{plan.rounds}"
                     take_turn(outcome, label, load, broker, plan.pace)
 
@@ -194,8 +201,21 @@ def run_curves(plan: Plan, brokers: list[Broker], outcome: Outcome) -> None:
             for broker in brokers:
                 known = broker.name in outcome.samples.get(point.name, {})
                 if broker.full and takes_part(broker, point) and not known:
-                    await_rest(other.pid for other in brokers)
+                    await_rest(pid for other in brokers for pid in other.pids)
                     take_turn(outcome, f"curve {curve.name}", point, broker, CURVE_PACE)
+
+
+def run_stage(plan: Plan, brokers: list[Broker], outcome: Outcome) -> list[str]:
+    """Starts these brokers, has them measured and ends them; the names of those that started."""
+    try:
+        started = start_all(brokers)
+        if started:
+            run_loads(plan, started, outcome)
+            run_curves(plan, started, outcome)
+        return [broker.name for broker in started]
+    finally:
+        for broker in brokers:
+            broker.stop()
 
 
 def publish(outcome: Outcome, context: report.Context, record: bool, part: str) -> None:
@@ -212,9 +232,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmarks; 0 when all that was asked for could be measured."""
     parsed = parse_arguments(arguments)
     if parsed.list:
-        print("\n".join(f"{load.name:15} {load.title}" for load in (*LOADS, *STORE_LOADS)))
-        print(f"{STORE:15} all whose names begin with persist")
-        print("\n".join(f"curve:{curve.name:9} {curve.title}" for curve in CURVES))
+        print("\n".join(f"{load.name:16} {load.title}" for load in ALL_LOADS))
+        print("store            all whose names begin with persist")
+        print("cluster          all whose names begin with cluster")
+        print("\n".join(f"curve:{curve.name:10} {curve.title}" for curve in CURVES))
         return 0
     plan = make_plan(parsed)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -224,32 +245,32 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="warren-bench-", dir=parsed.base) as base:
-        brokers: list[Broker] = []
         try:
             build()
             candidates = choose_brokers(parsed, Path(base))
             brokers = [b for b in candidates if any(takes_part(b, load) for load in plan.all_loads)]
-            started = start_all(brokers)
-            if not started:
+            disk = describe(Path(base))
+            context = report.describe_run([], plan.rounds, plan.pace.measure_s, disk)
+            # Clusters come by themselves: their idle nodes would be many beside the others.
+            singles = [broker for broker in brokers if not broker.clustered]
+            clusters = [broker for broker in brokers if broker.clustered]
+            names = [
+                name for stage in (singles, clusters) for name in run_stage(plan, stage, outcome)
+            ]
+            if not names:
                 print("no broker to measure", file=sys.stderr)
                 return 1
-            # The two Warrens are one in the tables.
-            names = list(dict.fromkeys(broker.name for broker in started))
-            disk = describe(Path(base))
-            context = report.describe_run(names, plan.rounds, plan.pace.measure_s, disk)
-            run_loads(plan, started, outcome)
-            run_curves(plan, started, outcome)
+            # Whatever has one name is one in the tables.
+            context = replace(context, brokers=list(dict.fromkeys(names)))
         except (GeneratorError, BrokerError) as error:
             print(f"bench: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
             print("\ninterrupted; stopping the brokers", file=sys.stderr)
             return 130
-        finally:
-            for broker in brokers:
-                broker.stop()
-    # The store's loads have a record of their own; any other part is no record of the whole.
-    part = STORE if parsed.only == [STORE] else ""
+    # Some parts have a record of their own; any other is no record of the whole.
+    part = parsed.only[0] if parsed.only and len(parsed.only) == 1 else ""
+    part = part if part in PARTS else ""
     is_part = bool(parsed.only) and not part
     publish(outcome, context, not (parsed.no_record or is_part or parsed.quick), part)
     return 1 if outcome.failures else 0

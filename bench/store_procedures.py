@@ -58,9 +58,9 @@ def durable_run(broker: Broker, arguments: list[str]) -> DurableRun:
     Raises:
         BrokerError: the broker wrote nothing, so its numbers would be those of another promise.
     """
-    before = written_bytes(broker.pid)
+    before = sum(map(written_bytes, broker.pids))
     done = run(broker, arguments)
-    written = written_bytes(broker.pid) - before
+    written = sum(map(written_bytes, broker.pids)) - before
     if written <= 0:
         count = done.number("published_in_all")
         raise BrokerError(f"it took {count:,.0f} persistent messages and wrote nothing to disk")

@@ -168,12 +168,12 @@ static void log_in(struct conn *c, const struct options *o) {
     conn_expect(c, CLASS_CHANNEL, 11);
 }
 
-struct conn *conn_dial(const struct options *o, int index) {
+struct conn *conn_dial(const struct options *o, const struct endpoints *to, int index) {
     struct conn *c = allocate(1, sizeof *c);
     c->capacity = INPUT_BYTES;
     c->in = malloc(c->capacity);
     if (!c->in) die("out of memory for connection %d", index);
-    c->fd = open_socket(&o->endpoints[index % o->endpoint_count]);
+    c->fd = open_socket(&to->nodes[index % to->count]);
     log_in(c, o);
     return c;
 }

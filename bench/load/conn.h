@@ -30,8 +30,8 @@ struct frame {
     const uint8_t *payload;
 };
 
-// Connects, logs in, opens channel 1.
-struct conn *conn_dial(const struct options *o, int index);
+// Connects to the node whose turn it is at `index`, logs in, opens channel 1.
+struct conn *conn_dial(const struct options *o, const struct endpoints *to, int index);
 void conn_nonblocking(struct conn *c);
 
 // Reads what the socket has; false when it has nothing now.

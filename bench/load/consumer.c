@@ -35,7 +35,7 @@ static void consume(struct conn *c, const struct options *o, int queue) {
 // Subscribes to every queue whose turn it is, or shares one when consumers outnumber queues.
 static void open_subscriber(struct worker *w, struct subscriber *s, int index) {
     const struct options *o = w->run->options;
-    s->conn = conn_dial(o, index);
+    s->conn = conn_dial(o, &o->consumer_endpoints, index);
     if (!o->auto_ack) {
         uint8_t b[METHOD_BYTES_MAX];
         uint8_t *p = put_u32(open_method(b, 1, CLASS_BASIC, BASIC_QOS), 0);

@@ -129,7 +129,7 @@ static struct result measure(struct run *run, struct crew *producers, struct cre
 
 void run_traffic(const struct options *o) {
     struct run run = {.options = o};
-    struct conn *control = conn_dial(o, 0);
+    struct conn *control = conn_dial(o, &o->endpoints, 0);
     if (o->mode != MODE_DRAIN) {
         declare_queues(control, o, SETUP_OUTSTANDING, ALL_QUEUES);
         declare_exchange(control, o);
@@ -184,7 +184,7 @@ static void *declare_share(void *argument) {
 void run_queues(const struct options *o) {
     struct declarer *all = allocate((size_t)o->producers, sizeof *all);
     for (int i = 0; i < o->producers; i++)
-        all[i] = (struct declarer){o, conn_dial(o, i), {i, o->producers}, 0};
+        all[i] = (struct declarer){o, conn_dial(o, &o->endpoints, i), {i, o->producers}, 0};
     report_event("measuring");
     double cpu_s = own_cpu_s();
     uint64_t start_ns = now_ns();
@@ -206,7 +206,7 @@ void run_queues(const struct options *o) {
 }
 
 void run_count(const struct options *o) {
-    struct conn *c = conn_dial(o, 0);
+    struct conn *c = conn_dial(o, &o->endpoints, 0);
     struct result result = {.ready = count_ready(c, o), .broker_version = c->version};
     report_result(o, &result);
     conn_close(c);
@@ -216,7 +216,7 @@ void run_connections(const struct options *o) {
     struct conn **open = allocate((size_t)o->producers, sizeof *open);
     uint64_t start_ns = now_ns();
     double cpu_s = own_cpu_s();
-    for (int i = 0; i < o->producers; i++) open[i] = conn_dial(o, i);
+    for (int i = 0; i < o->producers; i++) open[i] = conn_dial(o, &o->endpoints, i);
     struct result result = {.connect_s = (double)(now_ns() - start_ns) / 1e9};
     result.generator_cpu_s = own_cpu_s() - cpu_s;
     // What is measured from outside is the cost of holding them.

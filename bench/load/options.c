@@ -27,7 +27,9 @@ static const char USAGE[] =
     "         count     how many messages the first queue has ready\n"
     "         sync      no broker: append --messages of --size to --file, each with fdatasync\n"
     "         floor     no broker: send them at --rate to a server that does only that and answers\n"
-    "  --endpoints HOST:PORT[,...]   IPv4 addresses (127.0.0.1:5672)\n"
+    "  --endpoints HOST:PORT[,...]   IPv4 addresses, taken in turn (127.0.0.1:5672)\n"
+    "  --producer-endpoints LIST     of the publishing connections, if not the same\n"
+    "  --consumer-endpoints LIST     of the consuming ones; the first of --endpoints declares\n"
     "  --user U --password P --vhost V --prefix NAME\n"
     "  --producers N --consumers N   connections of each kind (1)\n"
     "  --threads N                   threads of each kind at most (2)\n"
@@ -70,19 +72,19 @@ static int one_of(const char *name, const char *text, const char *const *names) 
     die("--%s does not know '%s' (see amqpload --help)", name, text);
 }
 
-static void parse_endpoints(struct options *o, char *list) {
-    o->endpoint_count = 0;
+static void parse_endpoints(struct endpoints *to, const char *name, char *list) {
+    to->count = 0;
     for (char *rest, *item = strtok_r(list, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
         char *colon = strrchr(item, ':');
         if (!colon || colon == item || colon - item >= HOST_CHARS_MAX)
-            die("--endpoints takes HOST:PORT[,...], not '%s'", item);
-        if (o->endpoint_count == ENDPOINTS_MAX) die("--endpoints takes %d at most", ENDPOINTS_MAX);
-        struct endpoint *e = &o->endpoints[o->endpoint_count++];
+            die("--%s takes HOST:PORT[,...], not '%s'", name, item);
+        if (to->count == ENDPOINTS_MAX) die("--%s takes %d at most", name, ENDPOINTS_MAX);
+        struct endpoint *e = &to->nodes[to->count++];
         *colon = 0;
         strcpy(e->host, item);
-        e->port = (int)number("endpoints", colon + 1, 1, 65535);
+        e->port = (int)number(name, colon + 1, 1, 65535);
     }
-    if (!o->endpoint_count) die("--endpoints names no endpoint");
+    if (!to->count) die("--%s names no endpoint", name);
 }
 
 static const struct option LONG_OPTIONS[] = {
@@ -95,11 +97,14 @@ static const struct option LONG_OPTIONS[] = {
     {"prefetch", 1, 0, 'q'},   {"ack-every", 1, 0, 'k'}, {"rate", 1, 0, 'r'},
     {"tick-us", 1, 0, 'i'},    {"messages", 1, 0, 'n'},  {"warm", 1, 0, 'w'},
     {"seconds", 1, 0, 't'},    {"keep", 0, 0, 'l'},      {"file", 1, 0, 'f'},
-    {"help", 0, 0, 'H'},      {0, 0, 0, 0}};
+    {"producer-endpoints", 1, 0, 'X'},  {"consumer-endpoints", 1, 0, 'Y'},
+    {"help", 0, 0, 'H'},       {0, 0, 0, 0}};
 
 static void apply_text(struct options *o, int letter, char *v) {
     switch (letter) {
-        case 'h': parse_endpoints(o, v); break;
+        case 'h': parse_endpoints(&o->endpoints, "endpoints", v); break;
+        case 'X': parse_endpoints(&o->producer_endpoints, "producer-endpoints", v); break;
+        case 'Y': parse_endpoints(&o->consumer_endpoints, "consumer-endpoints", v); break;
         case 'u': o->user = v; break;
         case 'P': o->password = v; break;
         case 'V': o->vhost = v; break;
@@ -147,6 +152,8 @@ static void settle_floor(struct options *o) {
 
 // Settings that only make sense together, completed or refused.
 static void settle(struct options *o) {
+    if (!o->producer_endpoints.count) o->producer_endpoints = o->endpoints;
+    if (!o->consumer_endpoints.count) o->consumer_endpoints = o->endpoints;
     if (strlen(o->user) + strlen(o->password) > 255) die("--user and --password are too long");
     if (strlen(o->vhost) > 255) die("--vhost is too long (255 bytes at most)");
     if (strlen(o->prefix) >= PREFIX_CHARS_MAX)
@@ -173,7 +180,7 @@ static void settle(struct options *o) {
 
 void options_parse(struct options *o, int argc, char **argv) {
     *o = (struct options){
-        .endpoints = {{"127.0.0.1", 5672}}, .endpoint_count = 1,
+        .endpoints = {.nodes = {{"127.0.0.1", 5672}}, .count = 1},
         .user = "guest", .password = "guest", .vhost = "/", .prefix = "load",
         .producers = 1, .consumers = 1, .threads = 2, .queues = 1,
         .size_bytes = 200, .durable = true, .prefetch = 500, .ack_every = 100,

@@ -18,9 +18,15 @@ struct endpoint {
     int port;
 };
 
+// Nodes that connections are dealt to in turn.
+struct endpoints {
+    struct endpoint nodes[ENDPOINTS_MAX];
+    int count;
+};
+
 struct options {
-    struct endpoint endpoints[ENDPOINTS_MAX];
-    int endpoint_count;
+    struct endpoints endpoints;  // everything that is neither producer nor consumer
+    struct endpoints producer_endpoints, consumer_endpoints;
     const char *user, *password, *vhost, *prefix, *file;
     enum mode mode;
     int producers, consumers, threads;

@@ -192,7 +192,7 @@ static void arm_timer(struct producer_loop *l) {
 
 static void open_publisher(struct producer_loop *l, struct publisher *p, int index) {
     const struct options *o = l->options;
-    p->conn = conn_dial(o, index);
+    p->conn = conn_dial(o, &o->producer_endpoints, index);
     batch_init(&p->batch, o, p->conn->frame_max);
     p->fixed_key = (uint32_t)(index % options_key_count(o));
     p->next_key = (uint64_t)index;

@@ -264,9 +264,9 @@ def test_store_goes_together_with_others() -> None:
 
 
 def test_names_are_unique_and_every_kind_has_a_procedure() -> None:
-    names = [load.name for load in (*LOADS, *STORE_LOADS)]
+    names = [load.name for load in run.ALL_LOADS]
     assert len(names) == len(set(names))
-    direct = {Kind.FLOW, Kind.CONNECTIONS, Kind.SYNC}
+    direct = {Kind.FLOW, Kind.CONNECTIONS, Kind.SYNC, Kind.PLACES}
     assert set(Kind) == direct | set(PROCEDURES)
 
 

@@ -33,6 +33,7 @@ from warren.wire.content import make_message
 from warren.wire.properties import encode_properties
 
 CONSUME, CANCEL, GET = 1, 2, 3
+_nodes: list[GatewayNode] = []
 
 
 def message(body: bytes = b"", key: bytes = b"q", **properties: Any) -> Message:
@@ -47,18 +48,19 @@ class Home:
         self.durable = durable
         self.disk = FaultyDisk()
         self.incarnation = 0
+        self.journal: Journal | None = None
         self.start()
 
     def start(self) -> None:
         """The first time, or after a crash: what is on the disk is all there is."""
         self.incarnation += 1
+        self.end()
         self.effects = Effects()
         self.turn = TurnClock()
         self.turn.now_ms = 1_000_000
         self.queues: dict[int, Queue] = {}
         self.records: dict[tuple[str, int], GatewayRecord] = {}
         self.ends: list[HomeEnd] = []
-        self.journal: Journal | None = None
         self.gone: list[Any] = []
         recovery = Recovery(self.disk, 0, 7)
         if self.durable:
@@ -77,6 +79,12 @@ class Home:
                 self.disk, recovery.next_sequence, 65536, recovery.last_segment, self.journal.salt
             )
             self.journal.start(self.log)
+
+    def end(self) -> None:
+        """Nobody waits for its log any longer."""
+        if self.journal is not None:
+            self.journal.confirming.clear()
+            self.journal = None
 
     def accept(self, link: MemoryLink) -> HomeEnd:
         key = (link.accepted.peer, link.accepted.incarnation)
@@ -188,6 +196,7 @@ class GatewayNode:
             vhost.queues[queue.name] = queue  # type: ignore[assignment]
         self.link: MemoryLink | None = None
         self.clients: list[Client] = []
+        _nodes.append(self)
         self.connect()
 
     def connect(self, home_incarnation: int | None = None) -> MemoryLink:
@@ -245,6 +254,17 @@ def settle(*nodes: GatewayNode) -> None:
                 moved |= node.home.sync()
                 moved |= node.link.carry_back() > 0
             node.end_turn()
+
+
+def end_all() -> None:
+    """All clients hang up, and no publish is waited for any longer."""
+    for node in _nodes:
+        node.gateway.on_consumer_lost = None
+        node.gateway.home_gone()
+        for client in node.clients:
+            client.hang_up()
+        node.home.end()
+    _nodes.clear()
 
 
 def pair(queues: int = 1, durable: bool = False) -> tuple[Home, GatewayNode]:

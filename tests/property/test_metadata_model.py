@@ -67,6 +67,7 @@ def durable_part(engine: Engine) -> dict[str, Any]:
         "users": directory.list_users(),
         "permissions": directory.list_permissions(),
         "topic permissions": directory.list_topic_permissions(),
+        "parameters": (engine.parameters, engine.global_parameters),
     }
     for vhost in engine.vhosts.values():
         queues = {q.name: q for q in vhost.queues.values() if q.declaration.durable}
@@ -118,7 +119,10 @@ class Life:
 
     def connection(self, vhost: str) -> Any:
         return SimpleNamespace(
-            vhost=self.engine.vhosts[vhost], user="guest", exclusive_queues=set()
+            vhost=self.engine.vhosts[vhost],
+            user="guest",
+            exclusive_queues=set(),
+            errand=None,
         )
 
     def do(self, operation: str, n: int) -> None:
@@ -239,6 +243,17 @@ class Life:
         if n % 8 == 0:
             self.engine.delete_vhost(self.vhost)
 
+    def change_parameter(self, n: int) -> None:
+        # The name of a global one may be that of a virtual host.
+        name = VHOSTS[n % 2]
+        if n % 5 == 0:
+            self.engine.clear_parameter(self.vhost, "shovel", name)
+            self.engine.clear_global_parameter(name)
+        elif n % 5 < 3:
+            self.engine.set_parameter(self.vhost, "shovel", name, {"n": [n, None, n / 2]})
+        else:
+            self.engine.set_global_parameter(name, n)
+
     def change_user(self, n: int) -> None:
         directory, name = self.engine.directory, "anna"
         if not directory.has_user(name):
@@ -272,7 +287,7 @@ class Life:
 OPERATIONS = [
     *["declare", "bind"] * 5,
     *["declare_exchange", "make_vhost", "change_user", "change_permissions"] * 3,
-    *["unbind", "set_policy"] * 2,
+    *["unbind", "set_policy", "change_parameter"] * 2,
     *["delete", "let_leases_end", "delete_exchange", "clear_policy"],
     *["describe_vhost", "delete_vhost"],
 ]

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pair import make_bare_engine, method
 from parliament import FarQueue, Others, Parliament
+
+from warren.auth.directory import DirectoryError
+from warren.auth.permissions import Permission
+from warren.auth.users import User
+from warren.engine.new_vhost import NewVHost
+from warren.model.errors import Postponed
+from warren.model.policy import Policy, PolicyError
 
 
 @pytest.fixture
@@ -217,3 +226,70 @@ def test_a_queue_whose_home_is_down_is_not_found_with_the_reason(three: Parliame
     (answer,) = client.exchange(method(1, "queue.declare", 0, "q", durable=True))
     assert answer["reply_code"] == 404
     assert "home node 'n0'" in answer["reply_text"]
+
+
+def test_parameters_are_agreed_on_and_go_with_their_vhost(three: Parliament) -> None:
+    three.do(lambda engine: engine.add_vhost("v"))
+    three.do(lambda engine: engine.set_parameter("v", "shovel", "s", {"uri": ["a", None]}), node=1)
+    three.do(lambda engine: engine.set_global_parameter("v", 1.5), node=2)
+    three.do(lambda engine: engine.set_global_parameter("cluster_name", "ours"))
+    assert [e.parameters for e in three.engines] == [
+        {("v", "shovel", "s"): {"uri": ["a", None]}}
+    ] * 3
+    assert [engine.cluster_name for engine in three.engines] == ["ours"] * 3
+    index = three.index
+    three.do(lambda engine: engine.set_global_parameter("cluster_name", "ours"))
+    assert three.index == index
+    three.do(lambda engine: engine.delete_vhost("v"))
+    assert not any(engine.parameters for engine in three.engines)
+    # Its name is that of the virtual host, but it is the cluster's.
+    assert [engine.global_parameters["v"] for engine in three.engines] == [1.5] * 3
+    three.do(lambda engine: engine.clear_global_parameter("cluster_name"))
+    assert [e.cluster_name for e in three.engines] == [
+        e.settings.cluster_name for e in three.engines
+    ]
+    assert three.are_equal()
+
+
+def test_a_vhost_is_never_without_its_defaults(three: Parliament) -> None:
+    first = three.engines[0]
+
+    def defaults(name: str) -> NewVHost:
+        return NewVHost(
+            name,
+            {"max-queues": 3},
+            [Policy(name, "cap", ".*", {"max-length": 9}, apply_to="queues")],
+            [User("anna", "", "rabbit_password_hashing_sha256", ("monitoring",))],
+            [Permission("anna", name, ".*", "", "")],
+        )
+
+    first.vhost_defaults = defaults
+    with pytest.raises(Postponed):
+        first.add_vhost("v")
+    # One proposal, so there is no moment and no entry between the parts.
+    assert len(three.pending) == 1
+    assert "v" not in first.vhosts
+    three.settle()
+    for engine in three.engines:
+        assert engine.directory.vhost_limits("v") == {"max-queues": 3}
+        assert engine.vhosts["v"].operator_policies["cap"].definition == {"max-length": 9}
+        assert engine.directory.user("anna").tags == ("monitoring",)
+        assert engine.directory.permission("anna", "v") is not None
+    assert three.are_equal()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"limits": {"max-cows": 1}}, DirectoryError),
+        ({"permissions": [Permission("guest", "v", "(", "", "")]}, DirectoryError),
+        ({"operator_policies": [Policy("v", "p", "(", {"max-length": 1})]}, PolicyError),
+    ],
+)
+def test_defaults_that_cannot_be_used_are_refused_before_anybody_hears_of_them(
+    three: Parliament, wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    three.engines[0].vhost_defaults = lambda name: NewVHost(name, **wrong)
+    with pytest.raises(error):
+        three.engines[0].add_vhost("v")
+    assert three.pending == []

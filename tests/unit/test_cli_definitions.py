@@ -156,7 +156,7 @@ def test_an_export_is_imported_whole(engine: Engine) -> None:
     assert directory.list_permissions("shop", "shop")[0].configure == "^s"
     assert directory.list_topic_permissions("shop", "shop")[0].write == "^o"
     assert directory.vhost_limits("shop") == {"max-queues": 40}
-    assert engine.settings.cluster_name == "shops"
+    assert engine.cluster_name == "shops"
 
 
 def test_the_topology_of_an_export(engine: Engine) -> None:

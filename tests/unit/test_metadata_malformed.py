@@ -67,6 +67,8 @@ def full_keeper() -> MetadataKeeper:
     engine.directory.set_topic_permissions("u", "/", "amq.topic", ".*", ".*")
     engine.set_policy(Policy("/", "p", ".*", {"max-length": 1}))
     engine.set_policy(Policy("/", "p", ".*", {"max-length": 1}), operator=True)
+    engine.set_parameter("/", "shovel", "s", {"src": None})
+    engine.set_global_parameter("g", [1.5])
     exchange = make_exchange("e", "topic", durable=True, arguments={"alternate-exchange": "x"})
     engine.add_exchange(vhost, exchange)
     declaration = QueueDeclaration(durable=True, arguments={"x-max-priority": 3})
@@ -125,6 +127,11 @@ def test_a_payload_that_cannot_be_read(
         (put("vhost", "v", tags=[]), "vhost 'v': 'description' is no text but None"),
         (put("vhost", "v", description="", tags=[1]), "vhost 'v': one of 'tags' is no text but 1"),
         (put("vhost", "v", description="", tags=""), "vhost 'v': 'tags' is no array but ''"),
+        (put("parameter", "no", "c", "n", json=b"1"), "parameter 'no', 'c', 'n': vhost 'no' not"),
+        (put("parameter", "/", "c", "n", json="1"), "'json' is no encoded JSON but '1'"),
+        (put("parameter", "/", "c", "n", json=b"{"), "'json' is no JSON: "),
+        (put("parameter", "/", "c", "n", json=b"[" * 5000), "'json' is no JSON: "),
+        (put("global_parameter", "n"), "global parameter 'n': 'json' is no encoded JSON"),
         (put("vhost_limits", "no", limits={}), "vhost limits 'no': vhost 'no' does not exist"),
         (put("vhost_limits", "/", limits=[]), "vhost limits '/': 'limits' is no table but"),
         (put("vhost_limits", "/", limits={"x": 1}), "vhost limits '/': Unrecognised terms"),

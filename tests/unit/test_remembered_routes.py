@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from warren.engine.remembered_routes import EMPTY_ROUTES_MAX, ROUTES_MAX, RememberedRoutes
 from warren.model.message import Address
-from warren.model.ports import Route
+from warren.model.ports import QueuePort, Route
 
 
-def put(routes: RememberedRoutes, exchange: str, key: bytes, *queues: str) -> Route:
+def put(routes: RememberedRoutes, exchange: str, key: bytes, *names: str) -> Route:
+    queues = tuple(QueuePort() for _ in names)
     route = Route(Address(exchange.encode(), key), None, queues, True)
     routes.remember(exchange, key, route)
     return route

@@ -120,7 +120,7 @@ class Directory:
     def set_vhost_limits(self, name: str, limits: Mapping[str, object]) -> None:
         """Replace the vhost's limits (`max-connections`, `max-queues`)."""
         self._require_vhost(name)
-        kept = _checked_limits(limits, VHOST_LIMITS)
+        kept = checked_vhost_limits(limits)
         self._tell(VHostLimitsChange(name, kept))
         self._vhosts[name] = kept
         self.epoch += 1
@@ -213,7 +213,7 @@ class Directory:
         """Set what the user may do in the vhost."""
         self.user(user)
         self._require_vhost(vhost)
-        _check_patterns(configure, write, read)
+        check_patterns(configure, write, read)
         permission = Permission(user, vhost, configure, write, read)
         self._tell(permission)
         self._permissions[user, vhost] = permission
@@ -249,7 +249,7 @@ class Directory:
         """Set which routing keys of a topic exchange the user may use."""
         self.user(user)
         self._require_vhost(vhost)
-        _check_patterns(write, read)
+        check_patterns(write, read)
         permission = TopicPermission(user, vhost, exchange, write, read)
         self._tell(permission)
         self._topic_permissions[user, vhost, exchange] = permission
@@ -376,12 +376,18 @@ class Directory:
         self.epoch += 1
 
 
-def _check_patterns(*patterns: str) -> None:
+def check_patterns(*patterns: str) -> None:
+    """Raises DirectoryError unless all of them are regular expressions."""
     for pattern in patterns:
         try:
             compile_pattern(pattern)
         except PatternError as error:
             raise DirectoryError(f"regular expression '{pattern}' is invalid: {error}") from error
+
+
+def checked_vhost_limits(limits: Mapping[str, object]) -> dict[str, int]:
+    """The limits of a virtual host; DirectoryError for what is none."""
+    return _checked_limits(limits, VHOST_LIMITS)
 
 
 def _checked_limits(limits: Mapping[str, object], known: tuple[str, ...]) -> dict[str, int]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
     from warren.engine.engine import Engine
     from warren.engine.metadata import Key
+    from warren.engine.new_vhost import NewVHost
     from warren.engine.vhost import VHost
     from warren.model.errand import Errand
     from warren.routing.exchange import Exchange
@@ -112,14 +113,29 @@ class AgreedKeeper(MetadataKeeper):
             raise Postponed(errand=self._propose(pack((change,))))
         self._wanted.append(change)
 
-    def directory_changed(self, changes: Sequence[DirectoryChange]) -> None:
+    @contextmanager
+    def _as_one(self) -> Iterator[None]:
+        """All changes wanted inside are proposed together at its end."""
         self._wanted = []
         try:
-            super().directory_changed(changes)
+            yield
         finally:
             wanted, self._wanted = self._wanted, None
         if wanted:
             raise Postponed(errand=self._propose(pack(wanted)))
+
+    def directory_changed(self, changes: Sequence[DirectoryChange]) -> None:
+        with self._as_one():
+            super().directory_changed(changes)
+
+    def vhost_added(self, name: str, defaults: NewVHost) -> None:
+        defaults.check()
+        with self._as_one():
+            self.vhost_set(name, "", ())
+            for change in defaults.directory_changes():
+                self._directory_change(change)
+            for policy in defaults.operator_policies:
+                self.policy_set(policy, True)
 
     def queue_added(self, queue: AmqpQueue) -> None:
         if self._is_applying:

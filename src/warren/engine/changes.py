@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from warren.auth.directory import DirectoryChange
     from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.new_vhost import NewVHost
     from warren.engine.vhost import VHost
     from warren.model.policy import Policy
     from warren.routing.binding import Binding
@@ -34,8 +35,11 @@ class Changes:
     def directory_changed(self, changes: Sequence[DirectoryChange]) -> None:
         """Users, permissions or limits are about to change."""
 
+    def vhost_added(self, name: str, defaults: NewVHost) -> None:
+        """A virtual host is about to be made; its defaults follow in the same change."""
+
     def vhost_set(self, name: str, description: str, tags: Sequence[str]) -> None:
-        """A virtual host is about to be made or described anew."""
+        """A virtual host is about to be described anew."""
 
     def vhost_removed(self, vhost: VHost) -> None:
         """A virtual host is about to go, with everything in it."""
@@ -45,6 +49,18 @@ class Changes:
 
     def policy_cleared(self, vhost: VHost, name: str, operator: bool) -> None:
         """A policy goes."""
+
+    def parameter_set(self, vhost: str, component: str, name: str, value: Any) -> None:
+        """A runtime parameter is about to be set or replaced."""
+
+    def parameter_cleared(self, vhost: str, component: str, name: str) -> None:
+        """A runtime parameter goes."""
+
+    def global_parameter_set(self, name: str, value: Any) -> None:
+        """A parameter of the whole cluster is about to be set or replaced."""
+
+    def global_parameter_cleared(self, name: str) -> None:
+        """A parameter of the whole cluster goes."""
 
     def exchange_added(self, vhost: VHost, exchange: Exchange) -> None:
         """An exchange is about to be put in place."""

@@ -52,7 +52,7 @@ def start_connection(engine: Engine, connection: Connection) -> None:
     connection.on_end = engine.end_connection
     properties: dict[str, Any] = {
         "capabilities": CAPABILITIES,
-        "cluster_name": settings.cluster_name,
+        "cluster_name": engine.cluster_name,
         "copyright": "Licensed under the Apache License 2.0",
         "information": f"Warren {warren.__version__}, a broker for AMQP 0-9-1",
         "platform": "Warren",

@@ -142,7 +142,7 @@ def delete_if_unused(engine: Engine, queue: AmqpQueue) -> None:
         drop_queue(engine, queue)
 
 
-def cancel_consumers(engine: Engine, queue: AmqpQueue) -> None:
+def cancel_consumers(engine: Engine, queue: Any) -> None:
     """The queue goes away: its consumers are told, if they understand it.
 
     They are told when the turn ends and the deletion is on the disk: whoever deleted the queue

@@ -20,6 +20,7 @@ from warren.engine import (
     connections,
     dead_letter,
     exchanges,
+    parameters,
     placing,
     policies,
     queues,
@@ -31,6 +32,7 @@ from warren.engine import delay as delaying
 from warren.engine import publish as publishing
 from warren.engine.changes import Changes
 from warren.engine.effects import Effects
+from warren.engine.new_vhost import NewVHost
 from warren.engine.settings import EngineSettings
 from warren.engine.totals import Totals
 from warren.engine.vhost import VHost
@@ -130,6 +132,8 @@ class Engine:
         #: (virtual host, component, name) -> value; and those of the whole cluster by name.
         self.parameters: dict[tuple[str, str, str], Any] = {}
         self.global_parameters: dict[str, Any] = {}
+        #: What a new virtual host is given, by its name.
+        self.vhost_defaults: Callable[[str], NewVHost] = self._usual_defaults
         #: Told of everything that happens to entities: (event name, details).
         self.listeners: list[Listener] = []
         #: Clients whose errands have ended; they go on at the end of the turn.
@@ -194,11 +198,20 @@ class Engine:
     govern_exchange = policies.govern_exchange
     set_policy = policies.set_policy
     clear_policy = policies.clear_policy
+    set_parameter = parameters.set_parameter
+    clear_parameter = parameters.clear_parameter
+    set_global_parameter = parameters.set_global_parameter
+    clear_global_parameter = parameters.clear_global_parameter
     set_alarm = alarms.set_alarm
     block_publisher = alarms.block_publisher
     watch_timeouts = timeouts.watch_timeouts
 
     # -- virtual hosts and access ------------------------------------------------------------------
+
+    @property
+    def cluster_name(self) -> str:
+        """The name that clients are told."""
+        return parameters.cluster_name(self)
 
     def vhost(self, name: str) -> VHost:
         """Raises NotFound when there is none."""
@@ -217,15 +230,18 @@ class Engine:
                 raise DirectoryError(
                     f"cannot create vhost '{name}': vhost limit of {limit} is reached"
                 )
-            # Those who listen may give it limits and policies, which it must never be without.
+            defaults = self.vhost_defaults(name)
+            # One change: it must never be without the limits and policies that go with it.
             with self.metadata.together():
-                self.metadata.vhost_set(name, "", ())
+                self.metadata.vhost_added(name, defaults)
                 self.directory.add_vhost(name)
                 self.vhosts[name] = VHost(name)
-                if self.settings.default_vhost_limits:
-                    self.directory.set_vhost_limits(name, self.settings.default_vhost_limits)
+                defaults.apply(self)
                 self.emit("vhost.created", name=name)
         return self.vhosts[name]
+
+    def _usual_defaults(self, name: str) -> NewVHost:
+        return NewVHost(name, limits=self.settings.default_vhost_limits)
 
     def describe_vhost(
         self, name: str, description: str | None = None, tags: Sequence[str] | None = None

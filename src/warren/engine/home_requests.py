@@ -69,10 +69,13 @@ class HomeRequests:
 
     def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
         """Raises ValueError when the other node sends what no node sends."""
-        verb, applied, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
-        act = self._verbs.get(verb)
-        if act is None or not isinstance(applied, int) or not arguments:
-            raise ValueError(f"a request for {verb!r:.40}")
+        try:
+            verb, applied, *arguments = msgspec.msgpack.decode(payload, type=list[Any])
+            act = self._verbs[verb]
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"a request that no node makes: {error}") from error
+        if not isinstance(applied, int) or not arguments:
+            raise ValueError(f"a request for {verb} without what belongs to it")
         agreed = self._engine.agreed
         if agreed is None:
             self._begin(link, request, act, *arguments)

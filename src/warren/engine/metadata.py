@@ -4,9 +4,10 @@ It holds a table of encoded entries, which always says the same as the durable p
 Every change goes into the log before it is answered; a snapshot is the table's bytes joined. At
 start, `load` and `apply` fill table and engine from them; then `attach` listens to the engine.
 
-Kept are virtual hosts, users, permissions, policies, durable exchanges but the default ones,
-durable queues that are not exclusive, and bindings between what is durable at both ends. A deletion
-takes along what cannot be without it, in the table as in the engine, with one change in the log.
+Kept are virtual hosts, users, permissions, policies, parameters, durable exchanges but the default
+ones, durable queues that are not exclusive, and bindings between what is durable at both ends. A
+deletion takes along what cannot be without it, in the table as in the engine, with one change in
+the log.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
+
+import msgspec
 
 from warren.auth.directory import (
     DirectoryChange,
@@ -29,6 +32,7 @@ from warren.engine.amqp_queue import AmqpQueue
 from warren.engine.changes import Changes
 from warren.engine.engine import Engine
 from warren.engine.metadata_format import (
+    OF_NO_VHOST,
     Change,
     Kind,
     MetadataError,
@@ -44,8 +48,9 @@ from warren.engine.metadata_restore import (
     restore,
     restoring,
 )
+from warren.engine.new_vhost import NewVHost
 from warren.engine.vhost import DEFAULT_EXCHANGES, VHost
-from warren.model.errors import ResourceError
+from warren.model.errors import PreconditionFailed, ResourceError
 from warren.model.policy import Policy
 from warren.routing.binding import Binding
 from warren.routing.exchange import DELAYED_TYPE, Exchange
@@ -269,7 +274,7 @@ class MetadataKeeper(Changes):
         rooms = self._engine.delayed.values()
         self._gone += [room for room in rooms if room.vhost is vhost and room.queue_id]
         for kind in Kind:
-            if kind is not Kind.USER:
+            if kind not in OF_NO_VHOST:
                 self._keep(kind, lambda held: held[0] != name)
 
     def _keep(self, kind: Kind, wanted: Callable[[Key], bool]) -> None:
@@ -331,6 +336,10 @@ class MetadataKeeper(Changes):
             key = (change.vhost,)
             self._put(Kind.VHOST_LIMITS, key, key, {"limits": dict(change.limits)})
 
+    def vhost_added(self, name: str, defaults: NewVHost) -> None:  # noqa: ARG002
+        # What it is given comes by the verbs that give it.
+        self.vhost_set(name, "", ())
+
     def vhost_set(self, name: str, description: str, tags: Sequence[str]) -> None:
         value = {"description": description, "tags": list(tags)}
         self._put(Kind.VHOST, (name,), (name,), value)
@@ -351,6 +360,20 @@ class MetadataKeeper(Changes):
     def policy_cleared(self, vhost: VHost, name: str, operator: bool) -> None:
         key = (vhost.name, name)
         self._delete(_policy_kind(operator), key, key)
+
+    def parameter_set(self, vhost: str, component: str, name: str, value: Any) -> None:
+        key = (vhost, component, name)
+        self._put(Kind.PARAMETER, key, key, {"json": _as_json(value)})
+
+    def parameter_cleared(self, vhost: str, component: str, name: str) -> None:
+        key = (vhost, component, name)
+        self._delete(Kind.PARAMETER, key, key)
+
+    def global_parameter_set(self, name: str, value: Any) -> None:
+        self._put(Kind.GLOBAL_PARAMETER, (name,), (name,), {"json": _as_json(value)})
+
+    def global_parameter_cleared(self, name: str) -> None:
+        self._delete(Kind.GLOBAL_PARAMETER, (name,), (name,))
 
     def exchange_added(self, vhost: VHost, exchange: Exchange) -> None:
         if exchange.name in _DEFAULT_EXCHANGES or not self._keeps(exchange.durable):
@@ -435,6 +458,14 @@ def exchange_value(exchange: Exchange) -> dict[str, Any]:
     if not exchange.durable:
         value["transient"] = True
     return value
+
+
+def _as_json(value: Any) -> bytes:
+    """Raises PreconditionFailed for what JSON cannot say."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PreconditionFailed(f"the value of a parameter cannot be kept: {error}") from error
 
 
 def _policy_kind(operator: bool) -> Kind:

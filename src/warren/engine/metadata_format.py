@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import msgspec
+
 from warren.model.errors import WireSyntaxError
 from warren.routing.binding import Binding, DestinationKind
 from warren.wire.tables import LongBytes, decode_table, encode_table, encode_value
@@ -43,12 +45,14 @@ class Kind(StrEnum):
     TOPIC_PERMISSION = "topic_permission"
     POLICY = "policy"
     OPERATOR_POLICY = "operator_policy"
+    PARAMETER = "parameter"
+    GLOBAL_PARAMETER = "global_parameter"
     EXCHANGE = "exchange"
     QUEUE = "queue"
     BINDING = "binding"
 
 
-#: How many parts the key of each kind has: the virtual host first, but for users.
+#: How many parts the key of each kind has: the virtual host first, but for `OF_NO_VHOST`.
 _KEY_PARTS = {
     Kind.VHOST: 1,
     Kind.VHOST_LIMITS: 1,
@@ -57,11 +61,16 @@ _KEY_PARTS = {
     Kind.TOPIC_PERMISSION: 3,
     Kind.POLICY: 2,
     Kind.OPERATOR_POLICY: 2,
+    # virtual host, component, name
+    Kind.PARAMETER: 3,
+    Kind.GLOBAL_PARAMETER: 1,
     Kind.EXCHANGE: 2,
     Kind.QUEUE: 2,
     # virtual host, source, kind and name of the destination, routing key, arguments
     Kind.BINDING: 6,
 }
+#: Kinds whose key does not begin with a virtual host.
+OF_NO_VHOST = frozenset({Kind.USER, Kind.GLOBAL_PARAMETER})
 #: The last parts of a binding's key are bytes, not names.
 _BINDING_NAMES = 4
 
@@ -234,6 +243,16 @@ class Fields:
         if type(value) is not bytes:
             raise self._wrong(name, "encoded table")
         return _decode_arguments(self._entry, value)
+
+    def json(self, name: str) -> Any:
+        """A value that was encoded as JSON."""
+        value = self._values.get(name)
+        if type(value) is not bytes:
+            raise self._wrong(name, "encoded JSON")
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise MetadataError(f"{self._entry}: '{name}' is no JSON: {error}") from error
 
     def _wrong(self, name: str, expected: str) -> MetadataError:
         value = self._values.get(name)

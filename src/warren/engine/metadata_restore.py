@@ -77,6 +77,7 @@ def _put_vhost(engine: Engine, change: Change) -> None:
         # Not by `add_vhost`: limits and defaults of today are not those of that time.
         engine.directory.add_vhost(name)
         engine.vhosts[name] = VHost(name)
+        engine.emit("vhost.created", name=name)
     engine.vhosts[name].description = description
     engine.vhosts[name].tags = tags
 
@@ -124,6 +125,15 @@ def _put_policy(engine: Engine, change: Change) -> None:
         value.text("apply_to"),
     )
     engine.set_policy(policy, operator=change.kind is Kind.OPERATOR_POLICY)
+
+
+def _put_parameter(engine: Engine, change: Change) -> None:
+    vhost, component, name = change.names
+    engine.set_parameter(vhost, component, name, _value(change).json("json"))
+
+
+def _put_global_parameter(engine: Engine, change: Change) -> None:
+    engine.set_global_parameter(change.names[0], _value(change).json("json"))
 
 
 def _put_exchange(engine: Engine, change: Change) -> None:
@@ -213,6 +223,14 @@ def _delete_policy(engine: Engine, change: Change) -> None:
     engine.clear_policy(vhost, name, operator=change.kind is Kind.OPERATOR_POLICY)
 
 
+def _delete_parameter(engine: Engine, change: Change) -> None:
+    engine.clear_parameter(*change.names)
+
+
+def _delete_global_parameter(engine: Engine, change: Change) -> None:
+    engine.clear_global_parameter(change.names[0])
+
+
 def _delete_exchange(engine: Engine, change: Change) -> None:
     vhost, name = engine.vhost(change.names[0]), change.names[1]
     engine.remove_exchange(vhost, vhost.exchange(name))
@@ -239,6 +257,8 @@ _PUT: dict[Kind, _Act] = {
     Kind.TOPIC_PERMISSION: _put_topic_permission,
     Kind.POLICY: _put_policy,
     Kind.OPERATOR_POLICY: _put_policy,
+    Kind.PARAMETER: _put_parameter,
+    Kind.GLOBAL_PARAMETER: _put_global_parameter,
     Kind.EXCHANGE: _put_exchange,
     Kind.QUEUE: _put_queue,
     Kind.BINDING: _put_binding,
@@ -251,6 +271,8 @@ _DELETE: dict[Kind, _Act] = {
     Kind.TOPIC_PERMISSION: _delete_topic_permission,
     Kind.POLICY: _delete_policy,
     Kind.OPERATOR_POLICY: _delete_policy,
+    Kind.PARAMETER: _delete_parameter,
+    Kind.GLOBAL_PARAMETER: _delete_global_parameter,
     Kind.EXCHANGE: _delete_exchange,
     Kind.QUEUE: _delete_queue,
     Kind.BINDING: _delete_binding,

@@ -27,6 +27,7 @@ cdef class RemoteQueue(QueuePort):
     """See the module's text. The engine's queue adds what is not about messages."""
 
     def __init__(self, Stream gateway not None, uint32_t number):
+        self.far = True
         self.gateway = gateway
         self.number = number
         self.attachments = []

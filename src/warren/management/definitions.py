@@ -7,7 +7,6 @@ overwritten. Rows that cannot be used are reported together, after all others ha
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 
 from warren.auth.directory import DirectoryError
 from warren.engine.engine import Engine
+from warren.engine.parameters import CLUSTER_NAME
 from warren.management import definition_format as rows
 from warren.model.errand import Errand
 from warren.model.errors import AmqpError, NotFound, Postponed
@@ -102,6 +102,8 @@ class Import:
         self._problems: list[str] = []
         self._done: Counter[str] = Counter()
         self._hashed: dict[str, str] = {}
+        #: Global parameters that were set before.
+        self._named = frozenset(engine.global_parameters)
 
     def steps(self, definitions: rows.Definitions) -> Iterator[Errand | None]:
         """Row by row, in the order of what depends on what; errands are to be waited for."""
@@ -215,16 +217,16 @@ class Import:
             )
             self._engine.set_policy(policy, operator=True)
         else:
-            self._engine.vhost(vhost)
-            self._engine.parameters[vhost, row.component, row.name] = row.value
+            self._engine.set_parameter(vhost, row.component, row.name, row.value)
 
     def _global_parameter(self, row: rows.GlobalParameterRow) -> None:
-        settings = self._engine.settings
-        unnamed = settings.cluster_name == settings.node_name
-        if row.name == "cluster_name" and isinstance(row.value, str) and unnamed:
-            self._engine.settings = dataclasses.replace(settings, cluster_name=row.value)
-        if row.name != "cluster_name":
-            self._engine.global_parameters[row.name] = row.value
+        engine = self._engine
+        if row.name == CLUSTER_NAME:
+            # A name that was given here goes before one of the place the file comes from.
+            unnamed = engine.settings.cluster_name == engine.settings.node_name
+            if not unnamed or not isinstance(row.value, str) or CLUSTER_NAME in self._named:
+                return
+        engine.set_global_parameter(row.name, row.value)
 
     def _policy(self, row: rows.PolicyRow) -> None:
         policy = Policy(

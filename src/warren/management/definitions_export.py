@@ -107,7 +107,7 @@ def _parameters(engine: Engine, vhosts: Iterable[VHost]) -> Rows:
 
 
 def _global_parameters(engine: Engine) -> Rows:
-    named = {"cluster_name": engine.settings.cluster_name, **engine.global_parameters}
+    named = {"cluster_name": engine.cluster_name, **engine.global_parameters}
     return [{"name": name, "value": value} for name, value in named.items()]
 
 

@@ -166,8 +166,8 @@ def identity(context: Context, page: Page) -> None:
         1,
         {
             "rabbitmq_node": settings.node_name,
-            "rabbitmq_cluster": settings.cluster_name,
-            "rabbitmq_cluster_permanent_id": settings.cluster_name,
+            "rabbitmq_cluster": context.engine.cluster_name,
+            "rabbitmq_cluster_permanent_id": context.engine.cluster_name,
         },
     )
 

@@ -102,7 +102,7 @@ async def start_app(call: Call) -> Answer:
 
 async def get_cluster_name(call: Call) -> Answer:
     """The name of the cluster."""
-    return {"name": call.context.engine.settings.cluster_name}
+    return {"name": call.context.engine.cluster_name}
 
 
 async def put_cluster_name(call: Call) -> Answer:

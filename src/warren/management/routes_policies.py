@@ -131,7 +131,7 @@ async def put_parameter(call: Call) -> Answer:
     elif component in KEPT_COMPONENTS:
         if not isinstance(value, dict | list):
             raise bad_request("Validation failed\n\nvalue must be an object\n")
-        engine.parameters[vhost, component, name] = value
+        await call.context.agree(lambda: engine.set_parameter(vhost, component, name, value))
     else:
         raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
     return Reply(NO_CONTENT if existed else CREATED)
@@ -147,8 +147,10 @@ async def delete_parameter(call: Call) -> Answer:
         if name not in call.vhost.operator_policies:
             raise not_found()
         await call.context.agree(lambda: engine.clear_policy(vhost, name, True))
-    elif engine.parameters.pop((vhost, component, name), None) is None:
+    elif (vhost, component, name) not in engine.parameters:
         raise not_found()
+    else:
+        await call.context.agree(lambda: engine.clear_parameter(vhost, component, name))
     return None
 
 
@@ -175,14 +177,16 @@ async def put_global_parameter(call: Call) -> Answer:
             raise bad_request("cluster_name must be a string")
         await rename_cluster(call, value)
     else:
-        engine.global_parameters[name] = value
+        await call.context.agree(lambda: engine.set_global_parameter(name, value))
     return Reply(NO_CONTENT if existed else CREATED)
 
 
 async def delete_global_parameter(call: Call) -> Answer:
     """Clear a setting of the whole cluster."""
-    if call.context.engine.global_parameters.pop(call.path["name"], None) is None:
+    name, engine = call.path["name"], call.context.engine
+    if name not in engine.global_parameters:
         raise not_found()
+    await call.context.agree(lambda: engine.clear_global_parameter(name))
     return None
 
 

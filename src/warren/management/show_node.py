@@ -92,7 +92,7 @@ async def show_overview(
         "product_name": engine.settings.product,
         "rabbitmq_version": engine.settings.version,
         "warren_version": warren.__version__,
-        "cluster_name": engine.settings.cluster_name,
+        "cluster_name": engine.cluster_name,
         "erlang_version": platform.python_version(),
         "erlang_full_version": runtime_text(),
         "release_series_support_status": "supported",

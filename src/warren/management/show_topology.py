@@ -188,6 +188,6 @@ def parameters(context: Context, vhost: str | None = None) -> list[Shown]:
 
 def global_parameters(context: Context) -> list[Shown]:
     """The settings of the whole cluster."""
-    named: Shown = {"cluster_name": context.engine.settings.cluster_name}
+    named: Shown = {"cluster_name": context.engine.cluster_name}
     named.update(context.engine.global_parameters)
     return [{"name": name, "value": value} for name, value in sorted(named.items())]

@@ -48,6 +48,7 @@ cdef class ConsumerPort:
 
 
 cdef class QueuePort:
+    cdef readonly bint far         # on another node: it answers publishes later
     cdef readonly bint congested   # publishers should hold back a moment: consumers are draining it
     cdef public uint32_t queue_id  # its number in the log; 0: none, nothing of it is kept on disk
     cdef public bint durable       # its persistent messages survive a restart
@@ -150,6 +151,7 @@ cdef class Route:
     cdef readonly tuple queues
     cdef public bint valid
     cdef readonly bint plain
+    cdef readonly bint far       # some of its queues are on other nodes
     cdef readonly object exchange
 
 

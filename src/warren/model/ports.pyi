@@ -17,6 +17,7 @@ class ConsumerPort:
     available: bool
 
 class QueuePort:
+    far: bool
     congested: bool
     queue_id: int
     durable: bool
@@ -54,6 +55,7 @@ class Route:
     queues: tuple[Any, ...]
     valid: bool
     plain: bool
+    far: bool
     exchange: Any
     def __init__(
         self, address: Address, exchange: object, queues: tuple[Any, ...], plain: bool

@@ -296,6 +296,9 @@ cdef class Route:
         self.exchange = exchange
         self.queues = queues
         self.plain = plain
+        for queue in queues:
+            if isinstance(queue, QueuePort) and (<QueuePort>queue).far:
+                self.far = True
         self.valid = True
 
 

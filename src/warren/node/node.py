@@ -92,7 +92,7 @@ class Node:
         self.is_open = True
         #: What operators do to the cluster; whoever joins this node to others puts theirs here.
         self.cluster_control: ClusterControl = StandaloneControl(self)
-        VHostDefaults(settings, self.engine).attach()
+        self.engine.vhost_defaults = VHostDefaults(settings, self.engine).of
         #: The other nodes; None for a node alone.
         self.cluster: NodeCluster | None = self._make_cluster()
         #: Has put back what an earlier run left, and keeps what changes; None: nothing is kept.
@@ -312,7 +312,8 @@ class Node:
                 engine.delete_vhost(vhost)
             for user in self.directory.list_users():
                 self.directory.delete_user(user.name)
-            engine.global_parameters.clear()
+            for name in list(engine.global_parameters):
+                engine.clear_global_parameter(name)
             self._make_content()
 
         with self.engine.metadata.together():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from warren.engine.parameters import CLUSTER_NAME
 from warren.management import machine
 from warren.management.cluster_control import (
     UNAVAILABLE,
@@ -38,7 +38,7 @@ class StandaloneControl:
         node = self._node
         return ClusterStatus(
             node=node.name,
-            cluster_name=node.engine.settings.cluster_name,
+            cluster_name=node.engine.cluster_name,
             is_app_running=node.is_open,
             members=[self._member()],
         )
@@ -89,8 +89,8 @@ class StandaloneControl:
             raise ClusterError(str(error), UNAVAILABLE) from error
 
     async def set_name(self, name: str) -> None:
-        engine = self._node.engine
-        engine.settings = dataclasses.replace(engine.settings, cluster_name=name)
+        node = self._node
+        node.in_turn(lambda: node.engine.set_global_parameter(CLUSTER_NAME, name))
 
     async def block_link(self, peer: str, blocked: bool) -> None:  # noqa: ARG002
         raise not_clustered()

@@ -76,6 +76,8 @@ cdef class Channel(PublisherPort):
     cdef int on_body(self, const uint8_t* p, uint32_t n) except -1
     cdef int remember(self, const uint8_t* p, uint32_t n) except -1
     cdef int finish(self) except -1
+    cdef int publish_in_full(self, Message message, Route route, uint64_t* parts) except -1
+    cdef int name_publisher(self) except -1
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int settle_range(self, uint64_t last_tag, int how) except -1
     cdef Consumer touched              # whose deliveries were settled last

@@ -263,8 +263,7 @@ cdef class Channel(PublisherPort):
         cdef Route route = self.route
         cdef QueuePort queue = None
         cdef JournalPort journal = self.journal
-        cdef TurnClock turn = self.outlet.turn
-        cdef uint64_t mark = 0
+        cdef uint64_t mark = 0, parts = 0
         cdef int refused = 0
         cdef Py_ssize_t i, n
         self.message = None
@@ -280,15 +279,13 @@ cdef class Channel(PublisherPort):
             return 0
         if journal is not None:
             mark = journal.commit_mark
-        if self.confirms is not None:
-            turn.publisher = self
-            turn.publish_tag = self.confirms.last + 1
-            turn.parts = 0
         n = len(route.queues)
         if route.plain and n and not message.marks & SPECIAL and not self.traced:
+            if route.far and self.confirms is not None:
+                self.name_publisher()
             for i in range(n):
                 queue = <QueuePort>route.queues[i]
-                refused |= queue.publish(message, turn.now_ms)
+                refused |= queue.publish(message, self.outlet.turn.now_ms)
                 if queue.congested:
                     self.outlet.link.hold_back(queue)
             if journal is not None:
@@ -296,22 +293,38 @@ cdef class Channel(PublisherPort):
                     journal.commit(message)
                 if journal.behind:
                     self.outlet.link.hold_back(queue)
+            if route.far:
+                self.outlet.turn.publisher = None
+                parts = self.outlet.turn.parts
         else:
-            try:
-                refused = self.engine.publish(self, message, route, self.mandatory)
-            except BaseException:
-                # The channel is over: nobody may be taken for the one who publishes.
-                turn.publisher = None
-                raise
+            refused = self.publish_in_full(message, route, &parts)
         if self.confirms is not None:
-            turn.publisher = None
             if journal is not None:
                 # Only what this publish has written is waited for.
                 mark = journal.commit_mark if journal.commit_mark != mark else 0
-            self.confirms.note(refused == 0, mark, turn.parts)
+            self.confirms.note(refused == 0, mark, parts)
             if not self.confirms_due:
                 self.confirms_due = True
                 self.outlet.confirming.append(self)
+        return 0
+
+    cdef int publish_in_full(self, Message message, Route route, uint64_t* parts) except -1:
+        """What the straight path cannot take; also counts the answers that are still to come."""
+        if self.confirms is None:
+            return self.engine.publish(self, message, route, self.mandatory)
+        self.name_publisher()
+        try:
+            return self.engine.publish(self, message, route, self.mandatory)
+        finally:
+            parts[0] = self.outlet.turn.parts
+            self.outlet.turn.publisher = None
+
+    cdef int name_publisher(self) except -1:
+        """Queues on other nodes take note of who publishes."""
+        cdef TurnClock turn = self.outlet.turn
+        turn.publisher = self
+        turn.publish_tag = self.confirms.last + 1
+        turn.parts = 0
         return 0
 
     cdef int flush_confirms(self) except -1:

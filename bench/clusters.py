@@ -1,0 +1,349 @@
+"""The contestants of the cluster's loads: three nodes each, started as one, on 127.0.0.1.
+
+Node and cluster are both brokers: what is asked of a cluster as a whole (its CPU time, what it has
+written) is the sum over its nodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import time
+import urllib.request
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.brokers import (
+    READY_TIMEOUT_S,
+    Broker,
+    BrokerError,
+    RabbitMQ,
+    StoredWarren,
+    end_process,
+    free_port,
+    free_ports,
+    start_epmd,
+)
+
+NODES = 3
+#: An import of many bindings, or all of them as JSON.
+CONTROL_TIMEOUT_S = 900.0
+RABBITMQCTL = Path("/usr/lib/rabbitmq/bin/rabbitmqctl")
+_LEADS = re.compile(r"(\S+) leads the agreement in term (\d+)")
+
+
+class Cluster(Broker):
+    """Some nodes; where one alone is asked for, the first stands for all."""
+
+    on_disk = True
+    clustered = True
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        self.base = base / f"{self.name}-cluster"
+        self.nodes: Sequence[Broker] = ()
+
+    @abstractmethod
+    def make_nodes(self) -> Sequence[Broker]:
+        """Nodes that know of each other; called once for each life of the cluster."""
+
+    def node_directory(self, number: int) -> Path:
+        """Where a node has its files."""
+        return self.base / f"node{number}"
+
+    def command(self) -> list[str]:
+        """The first node's."""
+        return self.nodes[0].command()
+
+    @property
+    def running_nodes(self) -> list[Broker]:
+        """Those whose process runs."""
+        return [node for node in self.nodes if node.is_running]
+
+    @property
+    def pid(self) -> int:
+        """The first node's."""
+        return self.nodes[0].pid
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all nodes that are up."""
+        running = self.running_nodes
+        if not running:
+            raise BrokerError(f"no node of {self.name} runs\n{self.log_tail()}")
+        return [node.pid for node in running]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all nodes are."""
+        return bool(self.nodes) and len(self.running_nodes) == len(self.nodes)
+
+    @property
+    def endpoint(self) -> str:
+        """The first node's."""
+        return self.nodes[0].endpoint
+
+    @property
+    def endpoints(self) -> str:
+        """Of all nodes that are up."""
+        return ",".join(node.endpoint for node in self.running_nodes)
+
+    def start(self) -> None:
+        """A fresh cluster of all nodes.
+
+        Raises:
+            BrokerError: a node ended, or was not ready in time.
+        """
+        self.start_some(NODES)
+
+    def start_some(self, count: int) -> None:
+        """A fresh cluster of which only the first nodes are started.
+
+        Raises:
+            BrokerError: a node ended, or was not ready in time.
+        """
+        shutil.rmtree(self.base, ignore_errors=True)
+        self.base.mkdir(parents=True)
+        self.nodes = self.make_nodes()
+        for node in self.nodes:
+            node.base.mkdir(parents=True)
+        for node in self.nodes[:count]:
+            node.resume()
+        for node in self.nodes[:count]:
+            node.await_port()
+        self.await_together()
+
+    @abstractmethod
+    def await_together(self) -> None:
+        """Returns once the nodes that run see each other."""
+
+    def halt(self, kill: bool) -> float:
+        """Ends all nodes."""
+        return sum(node.halt(kill) for node in self.nodes)
+
+    def resume(self) -> None:
+        """Starts all nodes on the data that is there."""
+        for node in self.nodes:
+            node.resume()
+
+    def stop(self) -> None:
+        """Ends the nodes; their data goes with them, so nothing has to be stopped in good order."""
+        self.halt(kill=True)
+        shutil.rmtree(self.base, ignore_errors=True)
+        self.nodes = ()
+
+    def log_tail(self) -> str:
+        """The last words of all nodes."""
+        return "\n".join(node.log_tail() for node in self.nodes)
+
+    @abstractmethod
+    def leader(self) -> Broker | None:
+        """The node that the others agree through; None where there is no such node."""
+
+    @abstractmethod
+    def import_definitions(self, document: dict[str, Any]) -> None:
+        """Makes all that a definitions file has, through the first node.
+
+        Raises:
+            BrokerError: it was refused.
+        """
+
+    @abstractmethod
+    def count_bindings(self, node: Broker, exchange: str) -> int:
+        """How many bindings a node knows of an exchange."""
+
+
+class WarrenNode(StoredWarren):
+    """One of ours; its settings say who the others are."""
+
+    def __init__(self, base: Path, node_name: str, port: int, secret: str) -> None:
+        super().__init__(base)
+        self.base, self.node_name, self.port, self.secret = base, node_name, port, secret
+        self.management_port = 0
+
+    def environment(self) -> dict[str, str]:
+        """The secret goes this way, not through a file."""
+        return {
+            **super().environment(),
+            "WARREN_NODENAME": self.node_name,
+            "WARREN_RUNTIME_DIR": str(self.base.parent),
+            "WARREN_ERLANG_COOKIE": self.secret,
+        }
+
+
+def warren_settings(names: Sequence[str], links: Sequence[int], own: int) -> dict[str, str]:
+    """The lines of rabbitmq.conf by which one of the nodes finds the others."""
+    settings = {"cluster.listen": f"127.0.0.1:{links[own]}"}
+    for number, (name, link) in enumerate(zip(names, links, strict=True), start=1):
+        settings[f"cluster_formation.classic_config.nodes.{number}"] = name
+        settings[f"cluster.nodes.{name}"] = f"127.0.0.1:{link}"
+    return settings
+
+
+def last_leader(logs: Iterable[str]) -> str | None:
+    """The name of the leader of the latest term that a log tells of."""
+    terms = {int(term): name for log in logs for name, term in _LEADS.findall(log)}
+    return terms[max(terms)] if terms else None
+
+
+class WarrenCluster(Cluster):
+    """Ours: `warren serve` with a data directory for each node."""
+
+    name = "warren"
+
+    def make_nodes(self) -> Sequence[WarrenNode]:
+        """Four ports each: clients, links, management, metrics."""
+        names = [f"bench{number}@localhost" for number in range(1, NODES + 1)]
+        ports = iter(free_ports(4 * NODES))
+        clients, links = [[next(ports) for _ in names] for _ in range(2)]
+        secret = secrets.token_hex(16)
+        nodes = []
+        for i, name in enumerate(names):
+            node = WarrenNode(self.node_directory(i + 1), name, clients[i], secret)
+            node.management_port = next(ports)
+            node.settings = {
+                "management.tcp.ip": "127.0.0.1",
+                "management.tcp.port": str(node.management_port),
+                "prometheus.tcp.ip": "127.0.0.1",
+                "prometheus.tcp.port": str(next(ports)),
+                **warren_settings(names, links, i),
+            }
+            nodes.append(node)
+        return nodes
+
+    def await_together(self) -> None:
+        """A node that lets clients in has been seen by a majority; all must know of a leader."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while self.leader() is None:
+            if time.monotonic() > deadline:
+                raise BrokerError(f"no node leads\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def leader(self) -> Broker | None:
+        """Told by the logs."""
+        texts = [(node.base / "output.log") for node in self.nodes]
+        leader = last_leader(text.read_text(errors="replace") for text in texts if text.exists())
+        for node in self.running_nodes:
+            assert isinstance(node, WarrenNode)
+            if node.node_name == leader:
+                return node
+        return None
+
+    def import_definitions(self, document: dict[str, Any]) -> None:
+        """Over HTTP."""
+        self._ask(self.nodes[0], "/api/definitions", json.dumps(document).encode())
+
+    def count_bindings(self, node: Broker, exchange: str) -> int:
+        """Over HTTP."""
+        return len(self._ask(node, f"/api/exchanges/%2F/{exchange}/bindings/source"))
+
+    def _ask(self, node: Broker, path: str, body: bytes | None = None) -> Any:
+        assert isinstance(node, WarrenNode)
+        url = f"http://127.0.0.1:{node.management_port}{path}"
+        login = base64.b64encode(b"guest:guest").decode()
+        headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=CONTROL_TIMEOUT_S) as answer:
+                text = answer.read()
+        except OSError as error:
+            raise BrokerError(f"{path}: {error}") from error
+        return json.loads(text) if text else None
+
+
+class RabbitNode(RabbitMQ):
+    """One of RabbitMQ's nodes; name daemon, home and cookie are the cluster's."""
+
+    def __init__(self, base: Path, node_name: str, port: int, epmd_port: int) -> None:
+        super().__init__(base)
+        self.base, self.node_name, self.port = base, node_name, port
+        self.epmd_port = epmd_port
+
+    def environment(self) -> dict[str, str]:
+        """The home holds the cookie."""
+        home = str(self.base.parent)
+        return {**super().environment(), "HOME": home, "RABBITMQ_NODENAME": self.node_name}
+
+
+def rabbit_settings(names: Sequence[str]) -> dict[str, str]:
+    """The lines of rabbitmq.conf by which the nodes find each other."""
+    settings = {"cluster_formation.peer_discovery_backend": "classic_config"}
+    for number, name in enumerate(names, start=1):
+        settings[f"cluster_formation.classic_config.nodes.{number}"] = name
+    return settings
+
+
+class RabbitCluster(Cluster):
+    """Debian's rabbitmq-server, three times."""
+
+    name = "rabbitmq"
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        self.epmd: subprocess.Popen[bytes] | None = None
+
+    def make_nodes(self) -> Sequence[RabbitNode]:
+        """With one name daemon for all."""
+        cookie = self.base / ".erlang.cookie"
+        cookie.write_text(secrets.token_hex(16))
+        cookie.chmod(0o400)
+        names = [f"bench{number}@localhost" for number in range(1, NODES + 1)]
+        epmd_port = free_port()
+        self.epmd = start_epmd(epmd_port)
+        nodes = []
+        for number, (name, port) in enumerate(zip(names, free_ports(NODES), strict=True), start=1):
+            node = RabbitNode(self.node_directory(number), name, port, epmd_port)
+            node.settings = rabbit_settings(names)
+            nodes.append(node)
+        return nodes
+
+    def await_together(self) -> None:
+        """Each node is asked: the first may not know yet whom the last has met."""
+        count = str(len(self.running_nodes))
+        for node in self.running_nodes:
+            self._ctl(node, "await_online_nodes", count, "--timeout", f"{READY_TIMEOUT_S:.0f}")
+
+    def stop(self) -> None:
+        """The name daemon goes last."""
+        super().stop()
+        if self.epmd is not None:
+            end_process(self.epmd)
+            self.epmd = None
+
+    def leader(self) -> None:
+        """All are equal."""
+
+    def import_definitions(self, document: dict[str, Any]) -> None:
+        """Through its tool."""
+        path = self.base / "definitions.json"
+        path.write_text(json.dumps(document))
+        self._ctl(self.nodes[0], "import_definitions", str(path))
+
+    def count_bindings(self, node: Broker, exchange: str) -> int:
+        """Out of the node's own copy of the table of routes."""
+        name = f'{{resource, <<"/">>, exchange, <<"{exchange}">>}}'
+        pattern = f"{{route, {{binding, {name}, '_', '_', '_'}}, '_'}}"
+        count = f"ets:select_count(rabbit_route, [{{{pattern}, [], [true]}}])."
+        return int(self._ctl(node, "eval", count))
+
+    def _ctl(self, node: Broker, *words: str) -> str:
+        assert isinstance(node, RabbitNode)
+        environment = {**os.environ, **node.environment()}
+        done = subprocess.run(
+            [str(RABBITMQCTL), "-n", node.node_name, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=CONTROL_TIMEOUT_S,
+        )
+        if done.returncode:
+            raise BrokerError(f"rabbitmqctl {words[0]}: {done.stderr.strip() or done.stdout}")
+        return done.stdout.strip()
