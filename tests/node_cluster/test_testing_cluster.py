@@ -61,9 +61,16 @@ def test_what_can_be_done_to_nodes() -> None:
         with pytest.raises(CtlFailed) as failed:
             cluster.ctl(1, "delete_user", "nobody")
         assert failed.value.status == 67
-        with pytest.raises(LocalNodeError, match="not clustered"):
-            cluster.partition(1, 2)
+        cluster.partition(1, 2)
+        time.sleep(4)
+        for node in (1, 2):
+            # Neither of two is a majority.
+            with pytest.raises(pika.exceptions.AMQPConnectionError):
+                connect(cluster.url(node))
         cluster.heal()
+        cluster.wait_until_ready()
+        for node in (1, 2):
+            connect(cluster.url(node)).close()
     assert cluster.running == []
 
 
