@@ -252,8 +252,8 @@ def test_auto_delete_queue(clients: Clients, name: str, node: int, home: int) ->
     eventually(lambda: is_gone(clients.channel(node), name))
 
 
-@across
-def test_queue_expiry(clients: Clients, name: str, node: int, home: int) -> None:
+def test_queue_expiry(clients: Clients, name: str) -> None:
+    node, home = 1, 2
     clients.channel(home).queue_declare(name, arguments={"x-expires": 700})
     inbox = Inbox(clients.channel(node), name)
     inbox.listen(lambda: False, 1.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 import pika
 import pytest
@@ -13,9 +14,14 @@ from warren.testing import Cluster
 pairs = pytest.mark.parametrize(("node", "home"), PAIRS)
 
 
-def home_of(cluster: Cluster, queue: str) -> str:
+def homes_of(cluster: Cluster, prefix: str) -> dict[str, int]:
+    """The numbers of the nodes that the queues with a prefix are on."""
     rows = cluster.ctl(1, "list_queues", "name", "node", "--quiet").splitlines()
-    return dict(row.split("\t") for row in rows if "\t" in row)[queue]
+    found = dict(row.split("\t") for row in rows if "\t" in row)
+    numbers = {node: number for number, node in enumerate(cluster.nodes, start=1)}
+    # The first row names the columns.
+    found.pop("name", None)
+    return {queue: numbers[node] for queue, node in found.items() if queue.startswith(prefix)}
 
 
 @pairs
@@ -193,18 +199,14 @@ def test_names_made_by_the_broker(clients: Clients) -> None:
 
 def test_where_queues_are_put_by_argument(cluster: Cluster, clients: Clients, name: str) -> None:
     for node in (1, 2, 3):
-        channel = clients.channel(node)
         arguments = {"x-queue-master-locator": "client-local"}
-        channel.queue_declare(f"{name}.here.{node}", arguments=arguments)
-        assert home_of(cluster, f"{name}.here.{node}") == cluster.nodes[node - 1]
+        clients.channel(node).queue_declare(f"{name}.here.{node}", arguments=arguments)
+    assert homes_of(cluster, f"{name}.here") == {f"{name}.here.{node}": node for node in (1, 2, 3)}
     channel = clients.channel(1)
-    homes = set()
     for i in range(30):
         arguments = {"x-queue-master-locator": "random"}
         channel.queue_declare(f"{name}.random.{i}", arguments=arguments)
-    for i in range(30):
-        homes.add(home_of(cluster, f"{name}.random.{i}")) if i < 12 else None
-    assert len(homes) > 1
+    assert set(homes_of(cluster, f"{name}.random").values()) == {1, 2, 3}
     refused(
         406,
         "queue-master-locator",
@@ -218,11 +220,20 @@ def test_where_queues_are_put_by_policy(cluster: Cluster, clients: Clients, name
     channel = clients.channel(1)
     for i in range(60):
         channel.queue_declare(f"{name}.{i}")
-    rows = cluster.ctl(2, "list_queues", "name", "node", "--quiet").splitlines()
-    per_node = dict.fromkeys(cluster.nodes, 0)
-    for row in rows:
-        _, tab, node = row.partition("\t")
-        if tab and node in per_node:
-            per_node[node] += 1
+    per_node = Counter(homes_of(cluster, "").values())
     assert max(per_node.values()) - min(per_node.values()) <= 1, per_node
     cluster.ctl(3, "clear_policy", name)
+
+
+def test_where_queues_are_put_by_configuration() -> None:
+    pair = Cluster(2, config={"queue_master_locator": "min-masters"})
+    with pair as cluster, Clients(cluster) as clients:
+        channel = clients.channel(1)
+        for i in range(6):
+            channel.queue_declare(f"q{i}")
+        channel.queue_declare("mine", exclusive=True)
+        local = {"x-queue-master-locator": "client-local"}
+        clients.channel(2).queue_declare("local", arguments=local)
+        homes = homes_of(cluster, "")
+    assert Counter(homes[f"q{i}"] for i in range(6)) == {1: 3, 2: 3}
+    assert (homes["mine"], homes["local"]) == (1, 2)
