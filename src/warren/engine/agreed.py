@@ -281,6 +281,7 @@ class AgreedKeeper(MetadataKeeper):
         finally:
             self._is_applying = False
         self._last_queue_id = head.number("last_queue_id")
+        self._log.info("all definitions were taken over, as of entry %d", index)
         self._go_on()
 
     def _drop_others(self, wanted: dict[tuple[Kind, Key], Change]) -> None:

@@ -99,6 +99,9 @@ class HomeRequests:
         self._run(link, request, partial(act, link, Asker(vhost), *arguments))
 
     def _run(self, link: HomeEnd, request: int, act: Callable[[], Any]) -> None:
+        if link.port is None:
+            # It had to wait, and who asked is gone: nothing may be given to it any more.
+            return
         journal = self._engine.journal
         written = 0 if journal is None else journal.appended
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.amqp_queue import AmqpQueue
@@ -195,6 +196,13 @@ def drop_queue(engine: Engine, queue: AmqpQueue) -> None:
         remove_queue(engine, queue)
     elif queue.dropping is None and not queue.deleted:
         queue.dropping = engine.agreed.remove_queue(queue)
+        queue.dropping.when_done(partial(_drop_ended, queue))
+
+
+def _drop_ended(queue: AmqpQueue) -> None:
+    if not queue.deleted:
+        # It could not be agreed on: whoever wants it gone may try again.
+        queue.dropping = None
 
 
 def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
