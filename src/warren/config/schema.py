@@ -347,17 +347,10 @@ SCHEMA: tuple[Key, ...] = (
     *_NODE,
 )
 
-#: Those of the cluster, which nothing obeys before nodes can be joined.
+#: Those of mirrors, which there are none of yet.
 _CLUSTER_WITHOUT_EFFECT = (
-    "cluster.listen",
-    "cluster.nodes",
-    "cluster.tls",
-    "cluster_formation",
-    "cluster_partition_handling",
     "mirroring_sync_batch_size",
     "mirroring_sync_max_throughput",
-    "queue_leader_locator",
-    "queue_master_locator",
 )
 #: Keys, by their beginning, that are read and kept while the part that obeys them is not there.
 KEYS_WITHOUT_EFFECT: tuple[str, ...] = (

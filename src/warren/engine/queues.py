@@ -227,8 +227,10 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
     engine.cancel_consumers(queue)
     queue.configure()
     queue.purge()
-    engine.totals.retire_queue(queue)
-    engine.totals.churn["queue_deleted"] += 1
+    if not queue.is_remote:
+        # What it has counted is counted at its home.
+        engine.totals.retire_queue(queue)
+        engine.totals.churn["queue_deleted"] += 1
     engine.emit("queue.deleted", vhost=vhost.name, name=queue.name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from warren.node.errors import StartError
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def give_up(node: Node) -> NodeFailed:
     Clients are not said goodbye: it would go through the engine, which may want the failed log for
     it. They see their connections end with the process, and what was not confirmed they send again.
     """
+    if isinstance(node.failure.error, StartError):
+        # Nothing has failed: the others do not take it, or it cannot listen.
+        node.abandon()
+        return NodeFailed(str(node.failure.error))
     where = "" if node.data_dir is None else f" in {node.data_dir}"
     text = (
         f"the log{where} failed: {_reason(node.failure.error)}. Nothing more was confirmed; "
