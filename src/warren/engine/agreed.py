@@ -77,6 +77,15 @@ class AgreedKeeper(MetadataKeeper):
         head, _ = unpack(payload)
         self.applied = max(self.applied, head.number("applied", 0))
 
+    def _redo(self, change: Change, given: set[int] | None) -> None:
+        super()._redo(change, given)
+        if change.kind is Kind.QUEUE and change.value is not None and not change.value.has("home"):
+            # Of the time before the cluster: its home is here, and the others must see that.
+            vhost, name = change.names
+            queue = self._engine.vhosts[vhost].queues[name]
+            value = {"id": queue.number, **self._queue_value(queue)}
+            self._tables[Kind.QUEUE][change.key] = encode_put(Kind.QUEUE, change.names, value)
+
     def attach(self) -> None:
         super().attach()
         self._engine.agreed = self

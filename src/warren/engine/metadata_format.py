@@ -208,6 +208,9 @@ class Fields:
         self._entry = entry
         self._values = values
 
+    def has(self, name: str) -> bool:
+        return name in self._values
+
     def text(self, name: str, default: str | None = None) -> str:
         value = self._values.get(name, default)
         return value if type(value) is str else _as_text(value, f"{self._entry}: '{name}'")
