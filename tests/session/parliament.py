@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pair import Client, make_bare_engine
+
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.amqp_queue import AmqpQueue
 from warren.engine.engine import Engine
@@ -95,7 +96,7 @@ class Parliament:
             command, errand = self.pending.pop(0)
             self.index += 1
             for keeper in self.keepers:
-                keeper.apply_agreed(self.index, command)
+                keeper.apply_agreed([(self.index, command)])
             errand.finish()
             self.go_on()
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from warren.cluster import control_frames
-from warren.cluster.member_effects import Change, NodesChanged
+from warren.cluster.member_effects import ApplyDefinition, Change, NodesChanged
 from warren.config.cluster import effective_partition_handling, link_endpoint, peer_endpoint
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
@@ -161,10 +161,10 @@ class NodeCluster(PeerOwner):
             raise ResourceError(f"a definition of {len(change)} bytes is too large for the cluster")
         return self.agreement.propose(change)
 
-    def apply(self, index: int, change: bytes) -> None:
-        """The agreement has decided on a change."""
+    def apply(self, entries: Sequence[ApplyDefinition]) -> None:
+        """The agreement has decided on changes."""
         assert self._keeper is not None
-        self._keeper.apply_agreed(index, change)
+        self._keeper.apply_agreed([(entry.index, entry.change) for entry in entries])
 
     def restore(self, index: int, image: bytes) -> None:
         """This node is far behind: all definitions at once."""
