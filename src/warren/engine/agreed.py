@@ -18,7 +18,7 @@ from logging import Logger
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.errands import NewQueue
-from warren.engine.metadata import MetadataKeeper, exchange_value
+from warren.engine.metadata import MetadataKeeper, exchange_value, without_gc
 from warren.engine.metadata_format import (
     Change,
     Kind,
@@ -258,6 +258,10 @@ class AgreedKeeper(MetadataKeeper):
 
     def take_over(self, index: int, image: bytes) -> None:
         """Make all definitions equal to an image of them, as they were after an entry."""
+        with without_gc():
+            self._take_over(index, image)
+
+    def _take_over(self, index: int, image: bytes) -> None:
         head, changes = unpack(image)
         wanted = {(change.kind, change.key): change for change in changes}
         self.applied = index
@@ -266,7 +270,8 @@ class AgreedKeeper(MetadataKeeper):
             with restoring(self._engine), self.together():
                 self._drop_others(wanted)
                 for change in changes:
-                    if self._tables[change.kind].get(change.key) != change.encoded:
+                    known = self._tables[change.kind].get(change.key)
+                    if known is None or known != change.encoded:
                         self._take(change)
         finally:
             self._is_applying = False
