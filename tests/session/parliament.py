@@ -99,7 +99,7 @@ class Parliament:
             command, errand = self.pending.pop(0)
             self.index += 1
             for keeper in self.keepers:
-                keeper.apply_agreed(self.index, command)
+                keeper.apply_agreed([(self.index, command)])
             errand.finish()
             self.go_on()
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from warren.base.system import SystemClock
 from warren.cluster import control_frames
@@ -57,8 +58,8 @@ class Links(Protocol):
 class Definitions(Protocol):
     """Who has the definitions. Called inside turns, in the order of the log."""
 
-    def apply(self, index: int, change: bytes) -> None:
-        """Put a change in place."""
+    def apply(self, entries: Sequence[effects.ApplyDefinition]) -> None:
+        """Put changes in place, one after the other."""
         ...
 
     def restore(self, index: int, image: bytes) -> None:
@@ -170,7 +171,6 @@ class Agreement:
         self._carriers: dict[type, Callable[[Any], None]] = {
             effects.SendFrame: self._send,
             Persist: self._disk.write,
-            effects.ApplyDefinition: lambda it: definitions.apply(it.index, it.change),
             effects.RestoreDefinitions: lambda it: definitions.restore(it.index, it.image),
             effects.NodesChanged: self._nodes_changed,
             effects.ProposalDone: self._done,
@@ -341,8 +341,13 @@ class Agreement:
             taken = self.member.take_effects()
             if not taken:
                 return
-            for effect in taken:
-                carriers[type(effect)](effect)
+            # Definitions that come one after the other are put in place together.
+            for kind, same in groupby(taken, type):
+                if kind is effects.ApplyDefinition:
+                    self._definitions.apply(cast("list[effects.ApplyDefinition]", list(same)))
+                    continue
+                for effect in same:
+                    carriers[kind](effect)
 
     def _schedule(self) -> None:
         due_ms = self.member.next_tick_ms
@@ -418,8 +423,8 @@ def _first(config: AgreementConfig) -> Stored:
         return founded_with(config.node, config.definitions)
     if config.definitions and config.founders:
         raise StartError(
-            f"the data directory of {config.node} is that of a node by itself, which cannot found a "
-            "cluster with others: the others have not what is in it.\nStart it alone with "
+            f"the data directory of {config.node} is that of a node by itself, which cannot found "
+            "a cluster with others: the others have not what is in it.\nStart it alone with "
             "cluster.listen and let the others join it (warrenctl join_cluster), or export its "
             "definitions and start with an empty directory."
         )

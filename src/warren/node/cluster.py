@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from warren.cluster import control_frames
-from warren.cluster.member_effects import Change, NodesChanged, Why
+from warren.cluster.member_effects import ApplyDefinition, Change, NodesChanged, Why
 from warren.config.cluster import effective_partition_handling, link_endpoint
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
@@ -209,10 +209,10 @@ class NodeCluster(PeerOwner):
         proposed.when_done(over)
         return errand
 
-    def apply(self, index: int, change: bytes) -> None:
-        """The agreement has decided on a change."""
+    def apply(self, entries: Sequence[ApplyDefinition]) -> None:
+        """The agreement has decided on changes."""
         assert self._keeper is not None
-        self._keeper.apply_agreed(index, change)
+        self._keeper.apply_agreed([(entry.index, entry.change) for entry in entries])
 
     def restore(self, index: int, image: bytes) -> None:
         """This node is far behind: all definitions at once."""
