@@ -33,7 +33,7 @@ CLUSTER_BARS = (
     ),
     Bar(
         "start of an empty node, until it has 100,000 bindings and serves",
-        value("cluster-bindings", "catch_up_s"),
+        value("cluster-bindings-100000", "catch_up_s"),
         at_most=10,
         unit="s",
     ),

@@ -7,6 +7,7 @@ written) is the sum over its nodes.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -28,9 +29,9 @@ from bench.brokers import (
     StoredWarren,
     end_process,
     free_port,
-    free_ports,
     start_epmd,
 )
+from warren.testing.ports import reserve_ports
 
 NODES = 3
 #: An import of many bindings, or all of them as JSON.
@@ -49,6 +50,8 @@ class Cluster(Broker):
         super().__init__(base)
         self.base = base / f"{self.name}-cluster"
         self.nodes: Sequence[Broker] = ()
+        #: Keeps the ports of nodes that are down, or not started yet, from everybody else.
+        self.held_ports = contextlib.ExitStack()
 
     @abstractmethod
     def make_nodes(self) -> Sequence[Broker]:
@@ -138,6 +141,7 @@ class Cluster(Broker):
         self.halt(kill=True)
         shutil.rmtree(self.base, ignore_errors=True)
         self.nodes = ()
+        self.held_ports.close()
 
     def log_tail(self) -> str:
         """The last words of all nodes."""
@@ -201,7 +205,7 @@ class WarrenCluster(Cluster):
     def make_nodes(self) -> Sequence[WarrenNode]:
         """Four ports each: clients, links, management, metrics."""
         names = [f"bench{number}@localhost" for number in range(1, NODES + 1)]
-        ports = iter(free_ports(4 * NODES))
+        ports = iter(reserve_ports(4 * NODES, self.held_ports))
         clients, links = [[next(ports) for _ in names] for _ in range(2)]
         secret = secrets.token_hex(16)
         nodes = []
@@ -298,7 +302,8 @@ class RabbitCluster(Cluster):
         epmd_port = free_port()
         self.epmd = start_epmd(epmd_port)
         nodes = []
-        for number, (name, port) in enumerate(zip(names, free_ports(NODES), strict=True), start=1):
+        ports = reserve_ports(NODES, self.held_ports)
+        for number, (name, port) in enumerate(zip(names, ports, strict=True), start=1):
             node = RabbitNode(self.node_directory(number), name, port, epmd_port)
             node.settings = rabbit_settings(names)
             nodes.append(node)

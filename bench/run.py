@@ -156,7 +156,7 @@ def summary(metrics: Metrics) -> str:
 
 def take_turn(outcome: Outcome, label: str, load: Load, broker: Broker, pace: Pace) -> None:
     """One load against one broker."""
-    print(f"{label} {broker.name:9} {load.name:17} ... ", end="", flush=True)
+    print(f"{label} {broker.name:9} {load.name:23} ... ", end="", flush=True)
     try:
         metrics = carry_out(load, broker, pace)
     except (GeneratorError, BrokerError) as error:
@@ -232,10 +232,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmarks; 0 when all that was asked for could be measured."""
     parsed = parse_arguments(arguments)
     if parsed.list:
-        print("\n".join(f"{load.name:16} {load.title}" for load in ALL_LOADS))
-        print("store            all whose names begin with persist")
-        print("cluster          all whose names begin with cluster")
-        print("\n".join(f"curve:{curve.name:10} {curve.title}" for curve in CURVES))
+        print("\n".join(f"{load.name:23} {load.title}" for load in ALL_LOADS))
+        print("store                   all whose names begin with persist")
+        print("cluster                 all whose names begin with cluster")
+        print("\n".join(f"curve:{curve.name:17} {curve.title}" for curve in CURVES))
         return 0
     plan = make_plan(parsed)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -60,7 +60,8 @@ def test_cluster_names_its_loads() -> None:
 @pytest.mark.parametrize("load", CLUSTER_LOADS, ids=lambda load: load.name)
 def test_loads_of_clusters_go_to_clusters_alone(tmp_path: Path, load: Load) -> None:
     clusters: list[Broker] = [WarrenCluster(tmp_path), RabbitCluster(tmp_path)]
-    assert all(run.takes_part(cluster, load) for cluster in clusters)
+    part = [run.takes_part(cluster, load) for cluster in clusters]
+    assert part == [True, not load.warren_only]
     assert not any(run.takes_part(one(tmp_path), load) for one in (Warren, StoredWarren))
     assert not any(run.takes_part(cluster, LOADS[0]) for cluster in clusters)
     assert not any(run.takes_part(cluster, STORE_LOADS[0]) for cluster in clusters)
@@ -211,12 +212,9 @@ def test_a_flow_through_another_node() -> None:
         done = load(*places, "--window", "100", "--warm", "0.1", "--seconds", "0.3", "--keep")
         spread = ["--endpoints", ",".join(ends), "--producers", "2", "--prefix", "spread"]
         both = load(*spread, "--mode", "declare", "--queues", "4", "--keep")
-        shown = cluster.ctl(1, "list_queues", "--quiet", "name", "pid")
+        names = cluster.ctl(1, "list_queues", "--quiet", "name").split()
     assert done.returncode == both.returncode == 0, done.stderr + both.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["consumed"] > 0
     assert result["nacked"] == 0
-    homes = dict(line.split("\t") for line in shown.splitlines() if "\t" in line)
-    # The queue is where it was declared, wherever its messages come from.
-    assert "node1@" in homes["load-q000000"]
-    assert ["node1@" in homes[f"spread-q{n:06}"] for n in range(4)] == [True, False] * 2
+    assert {f"spread-q{number:06}" for number in range(4)} < set(names)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from warren.cluster.member_effects import NodesChanged
+from warren.cluster.member_effects import ApplyDefinition, NodesChanged
 from warren.cluster.member_settings import MemberSettings
 from warren.model.errand import Errand
 from warren.node.agreement import Agreement, AgreementConfig
@@ -26,10 +26,11 @@ class Ledger:
         self.ready: list[bool] = []
         self.restored = 0
 
-    def apply(self, index: int, change: bytes) -> None:
-        assert index > self.index
-        self.index = index
-        self.changes.append(change)
+    def apply(self, entries: Sequence[ApplyDefinition]) -> None:
+        for entry in entries:
+            assert entry.index > self.index
+            self.index = entry.index
+            self.changes.append(entry.change)
 
     def restore(self, index: int, image: bytes) -> None:
         assert index > self.index

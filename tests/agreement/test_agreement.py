@@ -222,7 +222,7 @@ def test_definitions_that_fail_end_the_node(tmp_path: Path) -> None:
         await world.start()
         victim = world.places["a"]
 
-        def fail(index: int, change: bytes) -> None:
+        def fail(_entries: object) -> None:
             raise KeyError("a mistake of ours")
 
         victim.ledger.apply = fail  # type: ignore[method-assign]

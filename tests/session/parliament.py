@@ -9,15 +9,16 @@ from typing import Any
 from pair import Client, make_bare_engine
 
 from warren.engine.agreed import AgreedKeeper
-from warren.engine.amqp_queue import AmqpQueue
 from warren.engine.engine import Engine
+from warren.engine.remote_queue import RemoteAmqpQueue
+from warren.gateway.gateway import Gateway
 from warren.model.errand import Errand
 
 
-class FarQueue(AmqpQueue):
-    """Stands for a queue whose home is another node; nothing gets there."""
+class FarQueue(RemoteAmqpQueue):
+    """Stands for a queue whose home is another node; there is no link to it."""
 
-    is_remote = True
+    __slots__ = ()
 
 
 class Others:
@@ -30,8 +31,10 @@ class Others:
     def living_nodes(self) -> Sequence[str]:
         return sorted(engine.settings.node_name for engine in self.parliament.engines)
 
-    def make_remote(self, *arguments: Any) -> AmqpQueue:
-        return FarQueue(*arguments)
+    def make_remote(self, *arguments: Any) -> Any:
+        engine = self.parliament.engines[0]
+        gateway = Gateway(engine.turn, engine.effects, arguments[-1])
+        return FarQueue(gateway, *arguments)
 
     def request(self, home: str, verb: str, arguments: tuple[Any, ...]) -> Errand:
         self.asked.append((home, verb, *arguments))
@@ -96,7 +99,7 @@ class Parliament:
             command, errand = self.pending.pop(0)
             self.index += 1
             for keeper in self.keepers:
-                keeper.apply_agreed(self.index, command)
+                keeper.apply_agreed([(self.index, command)])
             errand.finish()
             self.go_on()
 

@@ -11,6 +11,8 @@ from parliament import FarQueue, Others, Parliament
 from warren.auth.directory import DirectoryError
 from warren.auth.permissions import Permission
 from warren.auth.users import User
+from warren.engine import agreed
+from warren.engine.metadata_format import Kind, encode_delete, encode_put, pack, unpack
 from warren.engine.new_vhost import NewVHost
 from warren.model.errors import Postponed
 from warren.model.policy import Policy, PolicyError
@@ -293,3 +295,41 @@ def test_defaults_that_cannot_be_used_are_refused_before_anybody_hears_of_them(
     with pytest.raises(error):
         three.engines[0].add_vhost("v")
     assert three.pending == []
+
+
+def put_queue(name: str) -> bytes:
+    value = {"auto_delete": False, "arguments": b"", "home": "n1"}
+    return pack((encode_put(Kind.QUEUE, ("/", name), value),))
+
+
+def test_entries_that_only_add_share_a_record_and_deletions_have_their_own(
+    three: Parliament,
+) -> None:
+    delete = pack((encode_delete(Kind.QUEUE, ("/", "b")),))
+    commands = [put_queue("a"), put_queue("b"), delete, put_queue("c"), put_queue("d")]
+    entries = list(enumerate(commands, start=three.index + 1))
+    together, apart = three.keepers[1], three.keepers[2]
+    written = three.records[1]
+    written.clear()
+    together.apply_agreed(entries)
+    for entry in entries:
+        apart.apply_agreed([entry])
+    assert together.snapshot() == apart.snapshot()
+    assert sorted(three.engines[1].vhosts["/"].queues) == ["a", "c", "d"]
+    read = [unpack(record) for record in written]
+    assert [len(changes) for _, changes in read] == [2, 1, 2]
+    assert [head.number("applied") - three.index for head, _ in read] == [2, 3, 5]
+    # All of it again, as after a restart that had not noted the last ones: nothing more happens.
+    together.apply_agreed(entries)
+    assert together.snapshot() == apart.snapshot()
+    assert len(written) == 3
+
+
+def test_a_record_of_many_entries_ends_somewhere(
+    three: Parliament, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = [put_queue(f"q{number}") for number in range(7)]
+    monkeypatch.setattr(agreed, "RECORD_BYTES", 3 * len(commands[0]))
+    three.records[0].clear()
+    three.keepers[0].apply_agreed(list(enumerate(commands, start=three.index + 1)))
+    assert [len(unpack(record)[1]) for record in three.records[0]] == [3, 3, 1]

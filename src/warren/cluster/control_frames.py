@@ -19,6 +19,7 @@ PROPOSE = 17
 APPLIED = 18
 JOIN = 19
 JOIN_REFUSED = 20
+STOPPED = 21
 FIRST_KIND = 16
 LAST_KIND = 23
 
@@ -61,15 +62,21 @@ class JoinRefused(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     reason: Annotated[str, Meta(max_length=255)]
 
 
-Frame = TypeVar("Frame", Propose, Applied, Join, JoinRefused)
+class Stopped(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The sender takes no part any more in this incarnation, although its links stay."""
+
+    incarnation: Number
+
+
+Frame = TypeVar("Frame", Propose, Applied, Join, JoinRefused, Stopped)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[type, msgspec.msgpack.Decoder[object]] = {
-    kind: msgspec.msgpack.Decoder(kind) for kind in (Propose, Applied, Join, JoinRefused)
+    kind: msgspec.msgpack.Decoder(kind) for kind in (Propose, Applied, Join, JoinRefused, Stopped)
 }
 
 
-def encode(frame: Propose | Applied | Join | JoinRefused) -> bytes:
+def encode(frame: Propose | Applied | Join | JoinRefused | Stopped) -> bytes:
     """The payload of a frame."""
     data = bytearray((VERSION,))
     _encoder.encode_into(frame, data, 1)

@@ -128,6 +128,7 @@ class Member:
         self._leader: tuple[str | None, int] = (None, 0)
         self._last_ticket = 0
         self._register_ticket = 0
+        self._has_registered = False
         self._is_refused = False
         #: What others and this node itself have given the leader to propose.
         self._crowd: deque[bytes] = deque()
@@ -223,6 +224,10 @@ class Member:
             refused = frames.decode(frames.JoinRefused, payload)
             if not self._is_member():
                 self._refuse(refused.reason)
+        elif kind == frames.STOPPED:
+            self._liveness.stopped(sender, frames.decode(frames.Stopped, payload).incarnation)
+            if self.is_leader:
+                self._judge_nodes()
         else:
             raise ProtocolError(f"a control frame of kind {kind}")
 
@@ -392,7 +397,10 @@ class Member:
     def _set_membership(self, membership: Membership) -> None:
         was_member = self.node in self._machine.membership.nodes
         self._machine.set_membership(membership)
-        if was_member and self.node not in membership.nodes:
+        # One that joins anew reads of its earlier lives, and of their end, before its own begins.
+        is_joining = bool(self._seeds) and not self._has_registered
+        is_history = is_joining or self.node in self.raft.membership.nodes
+        if was_member and self.node not in membership.nodes and not is_history:
             self._refuse(f"{self.node} was taken out of the cluster")
 
     def _apply_command(self, index: int, data: bytes) -> None:
@@ -405,6 +413,7 @@ class Member:
             self._proposals.look(self._sessions)
 
     def _answered(self, proposal: Proposal, index: int, result: bytes) -> None:
+        self._has_registered |= proposal.ticket == self._register_ticket
         if result == _DONE:
             self._applied.wait(index, proposal.ticket)
             return

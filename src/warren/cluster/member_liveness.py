@@ -27,6 +27,8 @@ class Liveness:
         #: Live links, and which incarnation of the node is at their other end.
         self._links: dict[str, int] = {}
         self._refused: set[str] = set()
+        #: The incarnations that have said that they take no part any more.
+        self._stopped: dict[str, int] = {}
 
     def up(self, node: str, incarnation: int, now_ms: int) -> None:
         self._links[node] = incarnation
@@ -37,6 +39,9 @@ class Liveness:
 
     def refused(self, node: str) -> None:
         self._refused.add(node)
+
+    def stopped(self, node: str, incarnation: int) -> None:
+        self._stopped[node] = incarnation
 
     def heard(self, node: str, now_ms: int) -> None:
         self._heard_ms[node] = now_ms
@@ -62,9 +67,11 @@ class Liveness:
         gone = name in self._refused and link is None
         # A later incarnation is there: this one is not.
         replaced = link is not None and link > incarnation
+        stopped = self._stopped.get(name) == incarnation
         if node.is_alive:
-            return NodeDown(name, incarnation) if silent or gone or replaced else None
-        back = link == incarnation and not silent
+            is_down = silent or gone or replaced or stopped
+            return NodeDown(name, incarnation) if is_down else None
+        back = link == incarnation and not silent and not stopped
         return NodeUp(name, incarnation) if back else None
 
     def verdicts(

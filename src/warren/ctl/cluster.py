@@ -153,6 +153,12 @@ def start_app(run: Run) -> None:
     run.banner(f"Starting node {run.node_name()} ...")
     run.client.want("POST", "/warren/cluster/start_app", {})
 
+    def met() -> bool:
+        return bool(run.client.get(_STATUS)["app_running"])
+
+    # A node of a cluster begins a new life, and is back when the others have let it in.
+    _until(run, met, f"timed out while waiting: {run.client.place} does not serve clients yet")
+
 
 def _until(run: Run, met: Callable[[], bool], otherwise: str) -> None:
     """Look again and again until it is met; a node that does not answer yet may still do so."""

@@ -19,7 +19,7 @@ from logging import Logger
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.errands import NewQueue
-from warren.engine.metadata import MetadataKeeper, exchange_value
+from warren.engine.metadata import MetadataKeeper, exchange_value, without_gc
 from warren.engine.metadata_format import (
     Change,
     Kind,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from warren.model.errand import Errand
     from warren.routing.exchange import Exchange
 
+#: Entries that only add go into one record until it is about this long.
+RECORD_BYTES = 1 << 20
 #: Sends a change to all nodes; the errand ends when all that live have made it.
 Propose = Callable[[bytes], "Errand"]
 
@@ -76,6 +78,15 @@ class AgreedKeeper(MetadataKeeper):
     def _note_applied(self, payload: bytes) -> None:
         head, _ = unpack(payload)
         self.applied = max(self.applied, head.number("applied", 0))
+
+    def _redo(self, change: Change, given: set[int] | None) -> None:
+        super()._redo(change, given)
+        if change.kind is Kind.QUEUE and change.value is not None and not change.value.has("home"):
+            # Of the time before the cluster: its home is here, and the others must see that.
+            vhost, name = change.names
+            queue = self._engine.vhosts[vhost].queues[name]
+            value = {"id": queue.number, **self._queue_value(queue)}
+            self._tables[Kind.QUEUE][change.key] = encode_put(Kind.QUEUE, change.names, value)
 
     def attach(self) -> None:
         super().attach()
@@ -183,9 +194,8 @@ class AgreedKeeper(MetadataKeeper):
     # -- applying ----------------------------------------------------------------------------------
 
     @contextmanager
-    def applying(self, index: int) -> Iterator[None]:
-        """Changes made inside are those of an entry of the agreement."""
-        self.applied = index
+    def applying(self) -> Iterator[None]:
+        """Changes made inside are agreed on; they become one record."""
         self._is_applying = True
         try:
             with self.together():
@@ -207,14 +217,35 @@ class AgreedKeeper(MetadataKeeper):
             _, action = self._behind.popleft()
             self._engine.resuming.append(action)
 
-    def apply_agreed(self, index: int, command: bytes) -> None:
-        """Make the changes of an entry; those that others have overtaken are left out."""
-        if index <= self.applied:
+    def apply_agreed(self, entries: Sequence[tuple[int, bytes]]) -> None:
+        """Make the changes of entries; those that others have overtaken are left out."""
+        together: list[tuple[int, list[Change]]] = []
+        size = 0
+        for index, command in entries:
+            if index <= self.applied:
+                continue
+            _, changes = unpack(command)
+            # That something is gone must be in the log before what follows from it.
+            is_alone = any(change.value is None for change in changes)
+            if is_alone or size + len(command) > RECORD_BYTES:
+                self._apply_together(together)
+                together, size = [], 0
+            together.append((index, changes))
+            size += len(command)
+            if is_alone:
+                self._apply_together(together)
+                together, size = [], 0
+        self._apply_together(together)
+
+    def _apply_together(self, entries: Sequence[tuple[int, list[Change]]]) -> None:
+        """As one record of the node's own log."""
+        if not entries:
             return
-        _, changes = unpack(command)
-        with self.applying(index):
-            for change in changes:
-                self._make(change)
+        with self.applying():
+            for index, changes in entries:
+                self.applied = index
+                for change in changes:
+                    self._make(change)
 
     def _make(self, change: Change) -> None:
         is_there = change.key in self._tables[change.kind]
@@ -258,7 +289,8 @@ class AgreedKeeper(MetadataKeeper):
     def _forget_queues(self, index: int, node: str, goes: Callable[[AmqpQueue], bool]) -> None:
         if index <= self.applied:
             return
-        with self.applying(index):
+        with self.applying():
+            self.applied = index
             for vhost in list(self._engine.vhosts.values()):
                 for queue in list(vhost.queues.values()):
                     if queue.home == node and goes(queue):
@@ -268,6 +300,10 @@ class AgreedKeeper(MetadataKeeper):
 
     def take_over(self, index: int, image: bytes) -> None:
         """Make all definitions equal to an image of them, as they were after an entry."""
+        with without_gc():
+            self._take_over(index, image)
+
+    def _take_over(self, index: int, image: bytes) -> None:
         head, changes = unpack(image)
         wanted = {(change.kind, change.key): change for change in changes}
         self.applied = index
@@ -276,7 +312,8 @@ class AgreedKeeper(MetadataKeeper):
             with restoring(self._engine), self.together():
                 self._drop_others(wanted)
                 for change in changes:
-                    if self._tables[change.kind].get(change.key) != change.encoded:
+                    known = self._tables[change.kind].get(change.key)
+                    if known is None or known != change.encoded:
                         self._take(change)
         finally:
             self._is_applying = False

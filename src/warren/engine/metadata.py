@@ -68,7 +68,7 @@ def _do_nothing(_queue: object) -> None:
 
 
 @contextmanager
-def _without_gc() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """Very many new objects, none of them garbage: looking for it takes longer than making them."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -111,7 +111,7 @@ class MetadataKeeper(Changes):
         Raises MetadataError: of a snapshot that cannot be read nothing is taken, of one that can
         be, everything but the entries that the error names.
         """
-        with _without_gc():
+        with without_gc():
             head, changes = unpack(snapshot)
         last_queue_id = head.number("last_queue_id")
         if not 0 <= last_queue_id <= QUEUE_ID_MAX:
@@ -120,7 +120,7 @@ class MetadataKeeper(Changes):
             raise RuntimeError("a snapshot must be the first thing that comes into an engine")
         # A number must not be used again even if the entry that has it proves to be no good.
         self._last_queue_id = last_queue_id
-        with _without_gc():
+        with without_gc():
             self._restore(changes, given=set())
 
     def apply(self, payload: bytes) -> None:

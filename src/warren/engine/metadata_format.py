@@ -71,6 +71,7 @@ _KEY_PARTS = {
 }
 #: Kinds whose key does not begin with a virtual host.
 OF_NO_VHOST = frozenset({Kind.USER, Kind.GLOBAL_PARAMETER})
+_KINDS = {str(kind): kind for kind in Kind}
 #: The last parts of a binding's key are bytes, not names.
 _BINDING_NAMES = 4
 
@@ -93,8 +94,13 @@ class Change:
     #: The binding that a binding's key stands for.
     binding: Binding | None
     value: Fields | None
-    #: The change as it stands in the array.
-    encoded: bytes
+    #: The change as it stands in the array, decoded.
+    table: dict[str, Any]
+
+    @property
+    def encoded(self) -> bytes:
+        """The change as it stands in the array."""
+        return encode_value(self.table)
 
     @property
     def kind(self) -> Kind:
@@ -154,10 +160,9 @@ def _read_change(change: object) -> Change:
     is_put = "put" in change
     if is_put == ("delete" in change) or is_put != isinstance(value, dict):
         raise MetadataError("metadata record: a change is neither a put with a value nor a delete")
-    try:
-        kind = Kind(key[0])
-    except ValueError as error:
-        raise MetadataError(f"metadata record: unknown kind of entry {key[0]!r:.80}") from error
+    kind = _KINDS.get(key[0]) if type(key[0]) is str else None
+    if kind is None:
+        raise MetadataError(f"metadata record: unknown kind of entry {key[0]!r:.80}")
     if len(key) != 1 + _KEY_PARTS[kind]:
         raise MetadataError(f"metadata record: a {kind} with a key of {len(key) - 1} parts")
     names = tuple(
@@ -169,7 +174,7 @@ def _read_change(change: object) -> Change:
     entry = Entry(kind, names)
     binding = _read_binding(entry, *key[1 + _BINDING_NAMES :]) if kind is Kind.BINDING else None
     fields = Fields(entry, value) if isinstance(value, dict) else None
-    return Change(entry, binding, fields, encode_value(change))
+    return Change(entry, binding, fields, change)
 
 
 def _read_binding(entry: Entry, routing_key: object, arguments: object) -> Binding:
@@ -207,6 +212,9 @@ class Fields:
     def __init__(self, entry: object, values: dict[str, Any]) -> None:
         self._entry = entry
         self._values = values
+
+    def has(self, name: str) -> bool:
+        return name in self._values
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._values.get(name, default)

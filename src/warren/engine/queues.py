@@ -229,8 +229,9 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
     queue.configure()
     queue.purge()
     if not queue.is_remote:
+        # What it has counted is counted at its home.
         engine.totals.retire_queue(queue)
-    engine.totals.churn["queue_deleted"] += 1
+        engine.totals.churn["queue_deleted"] += 1
     engine.emit("queue.deleted", vhost=vhost.name, name=queue.name)
 
 

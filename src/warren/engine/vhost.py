@@ -72,6 +72,10 @@ class VHost:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         return queue
 
+    def queues_here(self) -> list[AmqpQueue]:
+        """The queues whose messages are on this node."""
+        return [queue for queue in self.queues.values() if not queue.is_remote]
+
     def forget_routes(self, exchange: str) -> None:
         """A binding of the exchange changed; where exchanges are chained, all routes may have."""
         if self.chained:

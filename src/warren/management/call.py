@@ -12,6 +12,7 @@ from warren.management.caller import Caller
 from warren.management.context import Actor, Context
 from warren.management.encode import read_object
 from warren.management.errors import bad_request, not_found
+from warren.management.peers import PeerRequest
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
@@ -73,6 +74,11 @@ class Call:
     def is_trusted(self) -> bool:
         """Whether it came through the control socket, which only the node's own user can open."""
         return bool(self.request.app.get(TRUSTED, False))
+
+    @property
+    def is_from_peer(self) -> bool:
+        """Whether another node asks, which wants to know of this node only."""
+        return isinstance(self.request, PeerRequest)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A yes or no in the query."""

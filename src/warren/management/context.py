@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.engine.vhost import VHost
     from warren.management.cluster_control import ClusterControl
+    from warren.management.peers import Peers
     from warren.model.errand import Errand
 
 Result = TypeVar("Result")
@@ -53,6 +54,8 @@ class Context:
     on_stop: Callable[[], None] | None = None
     #: What forms the cluster; None where only an engine is behind the API.
     cluster_control: Callable[[], ClusterControl | None] = lambda: None
+    #: The other nodes; None for a node by itself.
+    peers: Peers | None = None
     started_s: float = field(default_factory=time.monotonic)
 
     def act(self, action: Callable[[], Result]) -> Result:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from warren.management.encode import table
 from warren.management.pace import Pace
 from warren.management.show_access import show_permission, show_topic_permission, show_user
+from warren.management.show_queues import is_exclusive
 from warren.management.show_topology import show_binding, show_policy
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ async def _queues(vhost: VHost, pace: Pace) -> Rows:
     rows: Rows = []
     for queue in list(vhost.queues.values()):
         # An exclusive queue goes with its connection: it is nobody's to bring back.
-        if queue.owner is None:
+        if not is_exclusive(queue):
             rows.append(
                 {
                     "name": queue.name,
@@ -151,7 +152,7 @@ async def _bindings(vhost: VHost, pace: Pace) -> Rows:
         for binding in exchange.bindings():
             if binding.destination_kind == "queue":
                 queue = vhost.queues.get(binding.destination)
-                if queue is None or queue.owner is not None:
+                if queue is None or is_exclusive(queue):
                     continue
             row = show_binding(vhost, binding)
             del row["properties_key"]

@@ -7,10 +7,11 @@ the loop nor the memory is taken up by all of them at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
 from aiohttp import web
 
 from warren.management.call import Call
@@ -19,10 +20,17 @@ from warren.management.errors import ApiError, bad_request
 from warren.management.pace import Pace
 from warren.management.patterns import is_cheap
 
+if TYPE_CHECKING:
+    from warren.management.across import Others
+
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 
 Item = TypeVar("Item")
 Shown = dict[str, Any]
+#: Gets the rows of those items that are on other nodes.
+Fetch = Callable[[Iterable[Item]], Awaitable[Mapping[Item, "msgspec.Raw | Shown"]]]
+#: Items that rows are fetched for at a time: about as many as nodes answer in one frame.
+FETCHED_AT_A_TIME = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,40 +147,96 @@ async def answer_list(
     items: Sequence[Item],
     show: Callable[[Item], Shown],
     name_of: Callable[[Item], str] | None = None,
+    others: Others | None = None,
+    fetch: Fetch[Item] | None = None,
 ) -> web.StreamResponse:
-    """Show the items, which come in their natural order, as the query asks."""
+    """Show the items, which come in their natural order, as the query asks.
+
+    `others` are rows of other nodes, which follow. `fetch` gets the rows of those items that are on
+    other nodes, for many items at a time.
+    """
     query = parse_query(call.query)
-    found = list(items)
+    found: list[Any] = list(items)
     if query.name is not None and name_of is not None:
         pattern = query.name
         found = [item for item in found if pattern.search(name_of(item))]
+    total = len(items)
+    if others is not None:
+        found += others.rows
+        total += others.total
     filtered = len(found)
+    source = _Rows(show, fetch, query.columns)
     rows: list[Any]
     if query.needs_all:
-        rows = await _sorted_page(found, show, query, Pace())
+        rows = await _sorted_page(found, source, query, Pace())
     else:
         if query.reverse:
             found.reverse()
         rows = _cut(found, query)
-
-    def encoded(row: Any) -> bytes:
-        return row if query.needs_all else to_json(pick(show(row), query.columns))
-
+    pieces = _each(rows) if query.needs_all else source.encoded(rows)
     head, tail = b"[", b"]"
     if query.page is not None:
-        head, tail = _page_head(query, len(items), filtered, len(rows)) + b"[", b"]}"
-    if len(rows) <= SHORT_LIST:
-        body = head + b",".join([encoded(row) for row in rows]) + tail
-        return await send_json(call.request, body)
-    return await _send_long(call.request, head, rows, encoded, tail)
+        head, tail = _page_head(query, total, filtered, len(rows)) + b"[", b"]}"
+    if len(rows) <= SHORT_LIST or call.is_from_peer:
+        pace = Pace()
+        gathered = []
+        async for piece in pieces:
+            gathered.append(piece)
+            await pace.rest()
+        return await send_json(call.request, head + b",".join(gathered) + tail)
+    return await _send_long(call.request, head, pieces, tail)
+
+
+async def _each(rows: list[bytes]) -> AsyncIterator[bytes]:
+    for row in rows:
+        yield row
+
+
+class _Rows(Generic[Item]):
+    """Items as rows: shown here, or as they came from another node."""
+
+    def __init__(
+        self,
+        show: Callable[[Item], Shown],
+        fetch: Fetch[Item] | None,
+        columns: Sequence[Sequence[str]],
+    ) -> None:
+        self._show = show
+        self._fetch = fetch
+        self._columns = columns
+
+    async def each(self, items: Sequence[Any]) -> AsyncIterator[msgspec.Raw | Shown]:
+        """The rows of the items, in their order."""
+        for first in range(0, len(items), FETCHED_AT_A_TIME):
+            some = items[first : first + FETCHED_AT_A_TIME]
+            fetched: Mapping[Any, msgspec.Raw | Shown] = {}
+            if self._fetch is not None:
+                fetched = await self._fetch(some)
+            for item in some:
+                if isinstance(item, msgspec.Raw):
+                    yield item
+                else:
+                    row = fetched.get(item) if fetched else None
+                    yield self._show(item) if row is None else row
+
+    async def encoded(self, items: Sequence[Any]) -> AsyncIterator[bytes]:
+        """The same as JSON, with the columns that are wanted."""
+        async for row in self.each(items):
+            if isinstance(row, msgspec.Raw):
+                # Whoever made it has picked the columns.
+                yield bytes(row)
+            else:
+                yield to_json(pick(row, self._columns))
 
 
 async def _sorted_page(
-    found: list[Item], show: Callable[[Item], Shown], query: ListQuery, pace: Pace
+    found: list[Any], source: _Rows[Item], query: ListQuery, pace: Pace
 ) -> list[bytes]:
     rows: list[tuple[tuple[int, Any], int, bytes]] = []
-    for number, item in enumerate(found):
-        shown = show(item)
+    number = 0
+    async for row in source.each(found):
+        number += 1
+        shown: Shown = msgspec.json.decode(row) if isinstance(row, msgspec.Raw) else row
         # The number keeps equals in their natural order and bytes from being compared.
         rows.append((sort_key(shown, query.sort), number, to_json(pick(shown, query.columns))))
         await pace.rest()
@@ -226,8 +290,7 @@ def _compress(request: web.Request, response: web.StreamResponse) -> None:
 async def _send_long(
     request: web.Request,
     head: bytes,
-    rows: Sequence[Any],
-    encoded: Callable[[Any], bytes],
+    rows: AsyncIterator[bytes],
     tail: bytes,
 ) -> web.StreamResponse:
     """Show row after row, and send what has gathered now and then."""
@@ -239,9 +302,10 @@ async def _send_long(
     pace = Pace()
     pieces = [head]
     size = 0
-    for number, row in enumerate(rows):
-        piece = encoded(row)
-        pieces += (b",", piece) if number else (piece,)
+    is_first = True
+    async for piece in rows:
+        pieces += (piece,) if is_first else (b",", piece)
+        is_first = False
         size += len(piece)
         if size >= PIECE_BYTES:
             await response.write(b"".join(pieces))

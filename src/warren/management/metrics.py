@@ -17,6 +17,7 @@ from warren.management import machine
 from warren.management.context import Context
 from warren.management.pace import Pace
 from warren.management.sampler import channel_row, connection_row, queue_row, sum_totals
+from warren.management.show_queues import count_consumers
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
@@ -351,7 +352,7 @@ async def object_rows(context: Context, kind: str, vhosts: set[str] | None) -> l
     if kind == "queue":
         for vhost in list(context.engine.vhosts.values()):
             if vhosts is None or vhost.name in vhosts:
-                for queue in list(vhost.queues.values()):
+                for queue in vhost.queues_here():
                     rows.append(({"vhost": vhost.name, "queue": queue.name}, queue_values(queue)))
                     await pace.rest()
         return rows
@@ -409,8 +410,8 @@ async def page_of_broker(context: Context, per_object: bool) -> bytes:
     churn_metrics(context, page)
     auth_metrics(context, page)
     global_metrics(context, page, counts)
-    queues = sum(len(vhost.queues) for vhost in engine.vhosts.values())
-    consumers = sum(len(q.consumers) for v in engine.vhosts.values() for q in v.queues.values())
+    queues = sum(len(vhost.queues_here()) for vhost in engine.vhosts.values())
+    consumers = sum(count_consumers(vhost) for vhost in engine.vhosts.values())
     page.gauge("rabbitmq_connections", "Connections currently open", len(engine.connections))
     page.gauge("rabbitmq_channels", "Channels currently open", engine.channel_count)
     page.gauge("rabbitmq_consumers", "Consumers currently connected", consumers)

@@ -10,10 +10,11 @@ from warren.auth.password import hash_password
 from warren.management.call import Answer, Call, Reply, Route, field_of
 from warren.management.errors import bad_request, not_found
 from warren.management.listing import answer_list
-from warren.management.routes_objects import answer_one, spans_of
+from warren.management.routes_objects import answer_one
 from warren.management.sampler import sum_totals
 from warren.management.show_access import show_permission, show_topic_permission, show_user
 from warren.management.show_topology import show_vhost
+from warren.management.spans import spans_of
 
 CREATED, NO_CONTENT = 201, 204
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from warren.engine.queues import touch
+from warren.management.across import at_home
 from warren.management.call import Answer, Call, Reply, Route, exchange_name, field_of
 from warren.management.errors import bad_request, not_found
 from warren.management.listing import answer_list
@@ -99,6 +100,7 @@ async def purge_queue(call: Call) -> Answer:
     return None
 
 
+@at_home
 async def queue_action(call: Call) -> Answer:
     """Synchronise the mirrors of a queue, or stop that; here no queue has any."""
     call.queue()
@@ -210,6 +212,7 @@ async def publish_message(call: Call) -> Answer:
     return {"routed": routed}
 
 
+@at_home
 async def get_messages(call: Call) -> Answer:
     """Take messages out of a queue, and put them back where asked; not a mere look."""
     body, queue = await call.body(), call.queue()

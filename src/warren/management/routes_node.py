@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from warren.management.across import ask_all, proxied, question
 from warren.management.call import Answer, Call, Reply, Route
 from warren.management.certificates import days_left
 from warren.management.definitions_export import export_definitions
 from warren.management.errors import bad_request, not_found
 from warren.management.listing import answer_list
 from warren.management.messages import round_trip
-from warren.management.routes_objects import answer_one, spans_of
+from warren.management.routes_objects import answer_one
+from warren.management.show_cluster import add_overview, show_absent_node
 from warren.management.show_node import show_memory, show_node, show_overview
+from warren.management.spans import spans_of
 from warren.model.queue_arguments import QueueDeclaration
-
-if TYPE_CHECKING:
-    from warren.management.context import Context
 
 OK = {"status": "ok"}
 ALIVENESS_QUEUE = "aliveness-test"
@@ -34,24 +34,58 @@ async def get_overview(call: Call) -> Answer:
     caller = call.caller
     vhosts = None if caller.is_monitor else [vhost.name for vhost in call.visible_vhosts()]
     user = None if caller.is_monitor else caller.name
-    return await answer_one(call, await show_overview(call.context, vhosts, user, spans_of(call)))
+    shown = await show_overview(call.context, vhosts, user, spans_of(call))
+    for other in (await ask_all(call, question(call, "/overview", _spans_only(call)))).values():
+        add_overview(shown, other)
+    return await answer_one(call, shown)
+
+
+def _spans_only(call: Call) -> dict[str, str]:
+    return {name: value for name, value in call.query.items() if name != "columns"}
 
 
 async def list_nodes(call: Call) -> Answer:
-    """All nodes of the cluster."""
-    spans = spans_of(call)
-    return await answer_list(call, [call.context], lambda context: show_node(context, spans))
+    """All nodes of the cluster, also those that are down."""
+    rows = [_own_node(call)]
+    if call.context.peers is not None and not call.is_from_peer:
+        found = await ask_all(call, question(call, "/nodes", _spans_only(call)))
+        rows += [row for answer in found.values() for row in answer]
+        known = {row["name"] for row in rows}
+        names = {*call.context.peers.running(), *call.context.peers.down()}
+        rows += [show_absent_node(name) for name in names if name not in known]
+        rows.sort(key=lambda row: str(row["name"]))
+    return await answer_list(call, rows, lambda row: row, lambda row: str(row["name"]))
 
 
-def _check_node(call: Call) -> Context:
-    if call.path.get("node", call.context.node_name) != call.context.node_name:
+def _own_node(call: Call) -> dict[str, Any]:
+    shown = show_node(call.context, spans_of(call))
+    control = call.context.cluster_control()
+    if control is not None:
+        status = control.status()
+        shown["partitions"] = list(status.partitions.get(status.node, ()))
+        shown["running"] = status.is_app_running
+    return shown
+
+
+def _is_other(call: Call) -> str | None:
+    """The node in the path, when it is another one of the cluster. Raises 404."""
+    name = call.path.get("node", call.context.node_name)
+    if name == call.context.node_name:
+        return None
+    peers = call.context.peers
+    if peers is None or call.is_from_peer or name not in {*peers.running(), *peers.down()}:
         raise not_found()
-    return call.context
+    return name
 
 
 async def get_node(call: Call) -> Answer:
     """One node."""
-    shown = show_node(_check_node(call), spans_of(call))
+    other = _is_other(call)
+    if other is not None:
+        if call.context.peers is not None and other in call.context.peers.down():
+            return await answer_one(call, show_absent_node(other))
+        return await proxied(call, other)
+    shown = _own_node(call)
     if call.flag("memory"):
         shown |= await show_memory(call.context)
     return await answer_one(call, shown)
@@ -59,7 +93,10 @@ async def get_node(call: Call) -> Answer:
 
 async def get_node_memory(call: Call) -> Answer:
     """Where a node's memory goes."""
-    return await answer_one(call, await show_memory(_check_node(call)))
+    other = _is_other(call)
+    if other is not None:
+        return await proxied(call, other)
+    return await answer_one(call, await show_memory(call.context))
 
 
 async def get_whoami(call: Call) -> Answer:
@@ -91,31 +128,84 @@ async def aliveness_test(call: Call) -> Answer:
     """Declare a queue, publish to it and take the message out again."""
     vhost, engine = call.vhost, call.context.engine
 
-    def act() -> bool:
+    def declare() -> None:
         if ALIVENESS_QUEUE not in vhost.queues:
             declaration = QueueDeclaration(False, False, False, {})
             engine.add_queue(vhost, ALIVENESS_QUEUE, declaration, None)
-        return round_trip(engine, vhost, ALIVENESS_QUEUE)
 
-    if not call.context.act(act):
+    await call.context.act_when_written(declare)
+    queue = vhost.queue(ALIVENESS_QUEUE)
+    if queue.is_remote:
+        return await proxied(call, queue.home)
+    if not call.context.act(lambda: round_trip(engine, vhost, ALIVENESS_QUEUE)):
         return failed("the message did not come back")
     return OK
 
 
 async def check_node_health(call: Call) -> Answer:
     """The old health check: the node answers."""
-    _check_node(call)
-    return OK
+    other = _is_other(call)
+    return OK if other is None else await proxied(call, other)
 
 
 async def check_alarms(call: Call) -> Answer:
-    """Whether memory or disk is short."""
-    context = call.context
-    if context.engine.alarms:
-        found = [
-            {"node": context.node_name, "resource": name} for name in sorted(context.engine.alarms)
-        ]
+    """Whether memory or disk is short on any node."""
+    control = call.context.cluster_control()
+    members = [] if control is None else control.status().members
+    found = [
+        {"node": member.name, "resource": name} for member in members for name in member.alarms
+    ]
+    if control is None:
+        found = _local_alarms(call)
+    if found:
         return failed("There are alarms in effect in the cluster", alarms=found)
+    return OK
+
+
+def _local_alarms(call: Call) -> list[dict[str, str]]:
+    node = call.context.node_name
+    # Those of other nodes are here too, with their names.
+    own = [name for name in sorted(call.context.engine.alarms) if " on " not in name]
+    return [{"node": node, "resource": name} for name in own]
+
+
+async def check_local_alarms(call: Call) -> Answer:
+    """Whether memory or disk is short on this node."""
+    found = _local_alarms(call)
+    if found:
+        return failed("There are alarms in effect on the node", alarms=found)
+    return OK
+
+
+async def check_serves(call: Call) -> Answer:
+    """Whether the node lets clients in."""
+    control = call.context.cluster_control()
+    if control is not None and not control.status().is_app_running:
+        return failed("the node does not serve clients at present")
+    return OK
+
+
+async def check_cluster_size(call: Call) -> Answer:
+    """Whether as many nodes run as the configuration hints at."""
+    target = call.context.settings.cluster.size_hint
+    control = call.context.cluster_control()
+    running = 1 if control is None else len(control.online_nodes())
+    if running < target:
+        text = "Number of running cluster nodes is less than target cluster size hint"
+        return failed(text, running=running, target=target)
+    return OK
+
+
+async def check_quorum_critical(call: Call) -> Answer:
+    """Whether the others could go on without this node: more than half of all must be left."""
+    control = call.context.cluster_control()
+    if control is None:
+        return OK
+    status = control.status()
+    left = [it.name for it in status.members if it.is_running and it.name != status.node]
+    if len(status.members) > 1 and 2 * len(left) <= len(status.members):
+        text = "Without this node the others would be no majority of the cluster"
+        return failed(text, running=left, members=[member.name for member in status.members])
     return OK
 
 
@@ -208,17 +298,13 @@ async def rebalance(_call: Call) -> Answer:
 
 async def reset_statistics(call: Call) -> Answer:
     """Statistics are never more than a few seconds behind: there is nothing to reset."""
-    _check_node(call)
+    _is_other(call)
     return None
 
 
 _CHECKS = (
     "virtual-hosts",
     "node-is-mirror-sync-critical",
-    "node-is-quorum-critical",
-    "reached-target-cluster-size",
-    "is-in-service",
-    "ready-to-serve-clients",
     "below-node-connection-limit",
     "metadata-store/initialized",
 )
@@ -243,7 +329,11 @@ ROUTES = (
     Route("GET", "/healthchecks/node", "user", check_node_health),
     Route("GET", "/healthchecks/node/{node}", "user", check_node_health),
     Route("GET", "/health/checks/alarms", "user", check_alarms),
-    Route("GET", "/health/checks/local-alarms", "user", check_alarms),
+    Route("GET", "/health/checks/local-alarms", "user", check_local_alarms),
+    Route("GET", "/health/checks/node-is-quorum-critical", "user", check_quorum_critical),
+    Route("GET", "/health/checks/reached-target-cluster-size", "user", check_cluster_size),
+    Route("GET", "/health/checks/is-in-service", "user", check_serves),
+    Route("GET", "/health/checks/ready-to-serve-clients", "user", check_serves),
     *(Route("GET", f"/health/checks/{name}", "user", check_ok) for name in _CHECKS),
     Route("GET", "/health/checks/port-listener/{port}", "user", check_port),
     Route("GET", "/health/checks/protocol-listener/{protocol}", "user", check_protocol),

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from warren.management.across import at_home, others, proxied, rows_of_others
 from warren.management.call import Answer, Call, Route
 from warren.management.encode import to_json
-from warren.management.errors import bad_request, not_authorised, not_found
+from warren.management.errors import ApiError, not_authorised, not_found
 from warren.management.listing import answer_list, parse_query, pick, send_json
-from warren.management.samples import Span
+from warren.management.remote_queues import rows_of_homes, show_absent, show_one, state_of
 from warren.management.show_connections import (
     find_connection,
     show_channel,
     show_channel_whole,
     show_connection,
 )
-from warren.management.show_queues import (
-    Spans,
-    show_consumer,
-    show_queue,
-    show_queue_totals,
-    show_queue_whole,
-)
+from warren.management.show_queues import show_consumer, show_queue_whole
 from warren.management.show_topology import (
     all_bindings,
     exchange_bindings_to,
@@ -31,6 +26,7 @@ from warren.management.show_topology import (
     show_default_binding,
     show_exchange,
 )
+from warren.management.spans import spans_of
 from warren.model.errors import ConnectionForced
 from warren.session.channel import Consumer
 
@@ -38,29 +34,22 @@ if TYPE_CHECKING:
     from warren.session.channel import Channel
     from warren.session.connection import Connection
 
-SAMPLES_MAX = 500
+NOT_FOUND, UNAVAILABLE = 404, 503
 DEFAULT_REASON = "Closed via management plugin"
-
-
-def spans_of(call: Call) -> Spans:
-    """The histories that the query asks for. Raises 400."""
-
-    def span(name: str) -> Span | None:
-        age, step = call.query.get(f"{name}_age"), call.query.get(f"{name}_incr")
-        if age is None or step is None:
-            return None
-        if not (age.isdigit() and step.isdigit() and int(step) > 0):
-            raise bad_request(f"{name}_age and {name}_incr must be positive numbers")
-        if int(age) // int(step) > SAMPLES_MAX:
-            raise bad_request("Too many samples requested")
-        return Span(int(age) * 1000, int(step) * 1000)
-
-    return Spans(span("lengths"), span("msg_rates"), span("data_rates"), span("node_stats"))
 
 
 async def answer_one(call: Call, shown: dict[str, Any]) -> Answer:
     """A single object, with the columns that were asked for."""
     return await send_json(call.request, to_json(pick(shown, parse_query(call.query).columns)))
+
+
+async def elsewhere(call: Call) -> Answer:
+    """What another node answers that has the object; 404 when none has."""
+    for node in others(call):
+        response = await proxied(call, node)
+        if response.status != NOT_FOUND:
+            return response
+    raise not_found()
 
 
 # -- connections and channels --------------------------------------------------------------------
@@ -95,16 +84,21 @@ async def list_connections(call: Call) -> Answer:
         _connections(call),
         lambda connection: show_connection(call.context, connection, spans),
         lambda connection: connection.name,
+        await rows_of_others(call),
     )
 
 
 async def get_connection(call: Call) -> Answer:
     """One connection."""
+    if find_connection(call.context, call.path["name"]) is None:
+        return await elsewhere(call)
     return await answer_one(call, show_connection(call.context, _connection(call), spans_of(call)))
 
 
 async def delete_connection(call: Call) -> Answer:
     """Close a connection; the header X-Reason tells its client why."""
+    if find_connection(call.context, call.path["name"]) is None:
+        return await elsewhere(call)
     connection = _connection(call)
     if connection.user != call.caller.name:
         call.caller.check_administrator()
@@ -126,7 +120,10 @@ async def list_user_connections(call: Call) -> Answer:
     """The connections of a user."""
     found = [c for c in call.context.engine.connections if c.user == call.path["user"]]
     return await answer_list(
-        call, found, lambda connection: show_connection(call.context, connection)
+        call,
+        found,
+        lambda connection: show_connection(call.context, connection),
+        others=await rows_of_others(call),
     )
 
 
@@ -134,6 +131,8 @@ async def delete_user_connections(call: Call) -> Answer:
     """Close all connections of a user."""
     found = [c for c in call.context.engine.connections if c.user == call.path["user"]]
     _close(call, found)
+    for node in others(call):
+        await proxied(call, node)
     return None
 
 
@@ -158,11 +157,14 @@ async def list_channels(call: Call) -> Answer:
         _channels(_connections(call)),
         lambda channel: show_channel(call.context, channel, spans),
         _channel_name,
+        await rows_of_others(call),
     )
 
 
 async def list_connection_channels(call: Call) -> Answer:
     """The channels of one connection."""
+    if find_connection(call.context, call.path["name"]) is None:
+        return await elsewhere(call)
     return await answer_list(
         call,
         _channels([_connection(call)]),
@@ -178,7 +180,7 @@ async def get_channel(call: Call) -> Answer:
             if not call.caller.sees_user(channel.connection.user):
                 raise not_authorised("User not authorised to access object")
             return await answer_one(call, show_channel_whole(call.context, channel, spans_of(call)))
-    raise not_found()
+    return await elsewhere(call)
 
 
 async def list_consumers(call: Call) -> Answer:
@@ -191,7 +193,12 @@ async def list_consumers(call: Call) -> Answer:
         if isinstance(consumer, Consumer)
         and call.caller.sees_user(consumer.channel.connection.user)
     ]
-    return await answer_list(call, found, lambda consumer: show_consumer(call.context, consumer))
+    return await answer_list(
+        call,
+        found,
+        lambda consumer: show_consumer(call.context, consumer),
+        others=await rows_of_others(call),
+    )
 
 
 # -- exchanges, queues and bindings ----------------------------------------------------------------
@@ -237,20 +244,29 @@ async def list_exchange_destination(call: Call) -> Answer:
 
 async def list_queues(call: Call) -> Answer:
     """All queues, or those of a virtual host."""
-    context, settings = call.context, call.context.settings.management
     found = [vhost.queues[name] for vhost in call.visible_vhosts() for name in sorted(vhost.queues)]
-    if call.flag("disable_stats") or settings.disable_stats:
-        return await answer_list(
-            call, found, lambda queue: show_queue_totals(context, queue), lambda queue: queue.name
-        )
-    spans = spans_of(call)
     return await answer_list(
-        call, found, lambda queue: show_queue(context, queue, spans), lambda queue: queue.name
+        call,
+        found,
+        show_one(call, spans_of(call)),
+        lambda queue: queue.name,
+        fetch=lambda queues: rows_of_homes(call, queues),
     )
 
 
 async def get_queue(call: Call) -> Answer:
     """One queue, with its consumers."""
+    queue = call.queue()
+    try:
+        return await _get_queue(call)
+    except ApiError as error:
+        if error.status != UNAVAILABLE or call.is_from_peer:
+            raise
+        return await answer_one(call, show_absent(queue, state_of(queue)))
+
+
+@at_home
+async def _get_queue(call: Call) -> Answer:
     return await answer_one(call, show_queue_whole(call.context, call.queue(), spans_of(call)))
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from warren.management.across import at_home, proxied, rows_of_others
 from warren.management.call import Answer, Call, Route, field_of
 from warren.management.encode import to_json
 from warren.management.errors import bad_request, not_found
 from warren.management.listing import answer_list
 from warren.management.moving import Outcome, move, origin
 from warren.management.pace import Pace
-from warren.management.show_queues import channel_details
+from warren.management.show_queues import channel_details, is_exclusive
 from warren.model.message import Message
 from warren.session.channel import Consumer
 
@@ -52,9 +53,10 @@ async def list_unacked(call: Call) -> Answer:
                     )
             await pace.rest()
     found.sort(key=lambda row: row["delivered_at"])
-    return await answer_list(call, found, lambda row: row)
+    return await answer_list(call, found, lambda row: row, others=await rows_of_others(call))
 
 
+@at_home
 async def list_mirrors(call: Call) -> Answer:
     """The copies of a queue; there is the master only, until nodes form a cluster."""
     queue = call.queue()
@@ -82,6 +84,7 @@ def _shown(outcome: Outcome) -> dict[str, int]:
     return {"moved": outcome.moved, "kept": outcome.kept}
 
 
+@at_home
 async def move_messages(call: Call) -> Answer:
     """Move ready messages to another queue of the same virtual host."""
     body, source = await call.body(), _source(call)
@@ -89,6 +92,11 @@ async def move_messages(call: Call) -> Answer:
     target = call.vhost.queues.get(name)
     if target is None:
         raise not_found(f"no queue '{name}' in vhost '{call.vhost.name}'")
+    if target.is_remote:
+        raise bad_request(
+            f"queue '{name}' is on {target.home} and queue '{source.name}' on {source.home}: "
+            "messages are moved between queues of one node only"
+        )
     if target is source or count < 0:
         raise bad_request("messages can be moved to another queue only, and no fewer than none")
     engine, actor = call.context.engine, call.actor
@@ -97,6 +105,7 @@ async def move_messages(call: Call) -> Answer:
     return _shown(await move(call.context, source, count, lambda _: target))
 
 
+@at_home
 async def redrive_messages(call: Call) -> Answer:
     """Send dead letters back to the queue in which they first died."""
     body, source, vhost = await call.body(), _source(call), call.vhost
@@ -106,7 +115,9 @@ async def redrive_messages(call: Call) -> Answer:
 
     def target(message: Message) -> AmqpQueue | None:
         queue = origin(vhost, message)
-        return queue if queue is not None and queue.owner is None else None
+        if queue is None or queue.is_remote or is_exclusive(queue):
+            return None
+        return queue
 
     return _shown(await move(call.context, source, count, target))
 
@@ -158,7 +169,10 @@ async def authenticate_user(call: Call) -> Answer:
 async def stop_node(call: Call) -> Answer:
     """Stop the node in good order, as a signal would."""
     if call.path["node"] != call.context.node_name:
-        raise not_found()
+        peers = call.context.peers
+        if peers is None or call.path["node"] not in peers.running():
+            raise not_found()
+        return await proxied(call, call.path["node"])
     if call.context.on_stop is None:
         raise bad_request("this node is part of another program and ends with it")
     call.context.on_stop()

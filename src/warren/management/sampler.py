@@ -179,7 +179,7 @@ class Sampler:
         rows_max = min(ROWS_MAX, max(ROWS_MIN, ROWS_TOTAL // count))
         for vhost in list(self._engine.vhosts.values()):
             total = sums.setdefault(vhost.name, Counter())
-            for queue in list(vhost.queues.values()):
+            for queue in vhost.queues_here():
                 row = queue_row(queue)
                 self._note(kept, queue, now_ms, row, rows_max)
                 _add_queue(total, row)
@@ -288,7 +288,7 @@ async def sum_totals(engine: Engine, vhosts: Sequence[str] | None) -> Counter[st
     for vhost in list(engine.vhosts.values()):
         if wanted is not None and vhost.name not in wanted:
             continue
-        for queue in list(vhost.queues.values()):
+        for queue in vhost.queues_here():
             _add_queue(total, queue_row(queue))
             await pace.rest()
     for connection in list(engine.connections):

@@ -16,6 +16,8 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -23,6 +25,7 @@ from warren.auth.directory import CredentialsRefused
 from warren.auth.users import OPERATOR, User
 from warren.base.runtime import is_private
 from warren.management import (
+    remote_queues,
     routes_access,
     routes_cluster,
     routes_declare,
@@ -38,6 +41,7 @@ from warren.management.encode import to_json
 from warren.management.errors import REFUSALS, ApiError, as_api_error, not_found
 from warren.management.listing import HEADERS, send_json
 from warren.management.openapi import describe
+from warren.management.peers import PeerAnswer, PeerRequest, Question
 from warren.telemetry.log import logger
 
 
@@ -56,6 +60,8 @@ ROUTES: tuple[Route, ...] = (
     *routes_cluster.ROUTES,
     Route("GET", "/openapi.json", "open", get_openapi),
 )
+#: What only other nodes ask.
+PEER_ROUTES: tuple[Route, ...] = remote_queues.ROUTES
 REALM = 'Basic realm="RabbitMQ Management"'
 CSP = "script-src 'self'; object-src 'self'"
 #: Wrong passwords from one address before answers to it become slow, and how slow.
@@ -176,30 +182,61 @@ class ManagementServer:
     # -- one request -------------------------------------------------------------------------------
 
     def _wrap(self, route: Route) -> Aio:
+        async def admit(request: web.Request) -> Call:
+            if route.access == "open":
+                caller = Caller(User(""), self.context.engine.directory)
+            else:
+                caller = await self._doorman.admit(request)
+            return Call(self.context, caller, request, request.match_info)
+
         async def answer(request: web.Request) -> web.StreamResponse:
-            try:
-                return await self._answer(request, route)
-            except ApiError as error:
-                return _refusal(error)
-            except REFUSALS as error:
-                return _refusal(as_api_error(error))
-            except web.HTTPRequestEntityTooLarge:
-                return _refusal(ApiError(413, "payload_too_large", "Payload too large"))
-            except web.HTTPException:
-                raise
-            except Exception:  # noqa: BLE001 - one request that fails is no reason for another to
-                logger("management").exception("a fault of ours: %s %s", route.method, request.path)
-                return _refusal(ApiError(500, "internal_server_error", "a fault of the broker"))
+            return await self._guarded(request, route, admit)
 
         return answer
 
-    async def _answer(self, request: web.Request, route: Route) -> web.StreamResponse:
+    async def answer_peer(self, question: Question) -> PeerAnswer:
+        """Another node asks for a user whom it has let in, or for its operator."""
         directory = self.context.engine.directory
-        if route.access == "open":
-            call = Call(self.context, Caller(User(""), directory), request, request.match_info)
-        else:
-            caller = await self._doorman.admit(request)
-            call = Call(self.context, caller, request, request.match_info)
+        request: Any = PeerRequest(question, app={TRUSTED: question.user is None})
+        routes = (*PEER_ROUTES, *self._routes)
+        found = find_route(routes, question.method, question.path)
+        if found is None:
+            return PeerAnswer(404, b"")
+        route, path = found
+
+        async def admit(request: web.Request) -> Call:
+            if question.user is None:
+                user = User(OPERATOR, tags=("administrator",))
+            elif directory.has_user(question.user):
+                user = directory.user(question.user)
+            else:
+                raise ApiError(401, "not_authorized", "Login failed")
+            return Call(self.context, Caller(user, directory), request, path)
+
+        response = await self._guarded(request, route, admit)
+        body = response.body if isinstance(response, web.Response) else None
+        return PeerAnswer(response.status, body if isinstance(body, bytes) else b"")
+
+    async def _guarded(
+        self, request: web.Request, route: Route, admit: Callable[[web.Request], Awaitable[Call]]
+    ) -> web.StreamResponse:
+        """The answer of a route, or how it refuses."""
+        try:
+            return await self._answer(request, route, await admit(request))
+        except ApiError as error:
+            return _refusal(error)
+        except REFUSALS as error:
+            return _refusal(as_api_error(error))
+        except web.HTTPRequestEntityTooLarge:
+            return _refusal(ApiError(413, "payload_too_large", "Payload too large"))
+        except web.HTTPException:
+            raise
+        except Exception:  # noqa: BLE001 - one request that fails is no reason for another to
+            logger("management").exception("a fault of ours: %s %s", route.method, request.path)
+            return _refusal(ApiError(500, "internal_server_error", "a fault of the broker"))
+
+    async def _answer(self, request: web.Request, route: Route, call: Call) -> web.StreamResponse:
+        if route.access != "open":
             check_access(call, route)
         result = await route.handler(call)
         if route.method != "GET":
@@ -314,6 +351,27 @@ class ManagementServer:
         self._runners.clear()
         if self._socket_path is not None:
             self._socket_path.unlink(missing_ok=True)
+
+
+def find_route(
+    routes: Iterable[Route], method: str, path: str
+) -> tuple[Route, dict[str, str]] | None:
+    """The route of a quoted path, and what stands in its places."""
+    given = path.split("/")
+    for route in routes:
+        wanted = route.path.split("/")
+        pairs = list(zip(wanted, given, strict=False))
+        if (
+            route.method == method
+            and len(given) == len(wanted)
+            and all(step.startswith("{") or step == part for step, part in pairs)
+        ):
+            return route, {
+                step[1:-1]: unquote(part, errors="surrogateescape")
+                for step, part in pairs
+                if step.startswith("{")
+            }
+    return None
 
 
 def _fits(route: Route, request: web.Request, prefix: str) -> bool:

@@ -15,7 +15,7 @@ from warren.management import machine
 from warren.management.context import Context, ListenerFacts
 from warren.management.sampler import CHURN_COLUMNS, NODE_COLUMNS, TOTAL_COLUMNS, sum_totals
 from warren.management.samples import NO_RATE
-from warren.management.show_queues import NO_SPANS, Spans
+from warren.management.show_queues import NO_SPANS, Spans, count_consumers
 from warren.routing.exchange import EXCHANGE_TYPES
 
 Shown = dict[str, Any]
@@ -127,7 +127,7 @@ def _object_totals(context: Context, vhosts: Sequence[str] | None, user: str | N
     return {
         "channels": sum(connection.channel_count for connection in connections),
         "connections": len(connections),
-        "consumers": sum(len(queue.consumers) for vhost in seen for queue in vhost.queues.values()),
+        "consumers": sum(count_consumers(vhost) for vhost in seen),
         "exchanges": sum(len(vhost.exchanges) for vhost in seen),
         "queues": sum(len(vhost.queues) for vhost in seen),
     }
@@ -274,7 +274,7 @@ async def show_memory(context: Context) -> Shown:
     """How much memory goes to messages, and how much to all else."""
     counts = 0
     for vhost in context.engine.vhosts.values():
-        counts += sum(queue.total_bytes for queue in vhost.queues.values())
+        counts += sum(queue.total_bytes for queue in vhost.queues_here())
     used = used_memory_bytes()
     parts = dict.fromkeys(_MEMORY_PARTS, 0)
     parts["binary"] = min(counts, used)

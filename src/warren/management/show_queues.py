@@ -15,6 +15,7 @@ from warren.session.channel import Consumer
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.vhost import VHost
     from warren.session.channel import Channel
 
 Shown = dict[str, Any]
@@ -59,6 +60,11 @@ def iso_time(since_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
+def is_exclusive(queue: AmqpQueue) -> bool:
+    """Whether it goes with a connection, which may be one of another node."""
+    return queue.owner is not None or queue.declaration.exclusive
+
+
 def show_queue_totals(context: Context, queue: AmqpQueue) -> Shown:
     """A queue for lists without statistics (`disable_stats`, `enable_queue_totals`)."""
     return {
@@ -67,7 +73,7 @@ def show_queue_totals(context: Context, queue: AmqpQueue) -> Shown:
         "type": "classic",
         "durable": queue.declaration.durable,
         "auto_delete": queue.declaration.auto_delete,
-        "exclusive": queue.owner is not None,
+        "exclusive": is_exclusive(queue),
         "arguments": table(queue.declaration.arguments),
         "node": queue.home or context.node_name,
         "state": "running" if queue.absence is None else "down",
@@ -97,7 +103,7 @@ def show_queue(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS) -> S
         "consumers": len(queue.consumers),
         "durable": declaration.durable,
         "effective_policy_definition": dict(merge(policy, operator_policy)),
-        "exclusive": queue.owner is not None,
+        "exclusive": is_exclusive(queue),
         "exclusive_consumer_tag": _tag(exclusive_consumer),
         "garbage_collection": GARBAGE_COLLECTION,
         "head_message_timestamp": None,
@@ -162,6 +168,15 @@ def show_queue_whole(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS
         "deliveries": [],
         "incoming": [],
     }
+
+
+def count_consumers(vhost: VHost) -> int:
+    """Consumers of this node's clients, wherever their queues are."""
+    return sum(
+        isinstance(consumer, Consumer)
+        for queue in vhost.queues.values()
+        for consumer in queue.consumers
+    )
 
 
 def _tag(consumer: object) -> str | None:

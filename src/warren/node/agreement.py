@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from warren.base.system import SystemClock
+from warren.cluster import control_frames
 from warren.cluster import member_effects as effects
+from warren.cluster.founding import founded_with
 from warren.cluster.member import Member, cluster_id_of, founded_by
 from warren.cluster.member_settings import MemberSettings
 from warren.cluster.raft.effects import Persist
@@ -55,8 +58,8 @@ class Links(Protocol):
 class Definitions(Protocol):
     """Who has the definitions. Called inside turns, in the order of the log."""
 
-    def apply(self, index: int, change: bytes) -> None:
-        """Put a change in place."""
+    def apply(self, entries: Sequence[effects.ApplyDefinition]) -> None:
+        """Put changes in place, one after the other."""
         ...
 
     def restore(self, index: int, image: bytes) -> None:
@@ -75,6 +78,10 @@ class Definitions(Protocol):
         """Whether clients may be served."""
         ...
 
+    def cluster_known(self, cluster_id: str) -> None:
+        """The id of the cluster, also for one who has joined it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class AgreementConfig:
@@ -88,6 +95,8 @@ class AgreementConfig:
     preferred: tuple[str, ...] = ()
     #: Whom a joining node asks.
     seeds: tuple[str, ...] = ()
+    #: The image of what a founder of one has already; empty: nothing.
+    definitions: bytes = b""
     data_dir: Path | None = None
     #: The node has no messages of earlier lives.
     fresh: bool = False
@@ -155,18 +164,20 @@ class Agreement:
         self._timer_ms = 0
         self._is_awake = False
         self._is_over = False
+        self._is_closed = False
+        #: It takes no part any more, and links go on.
+        self.is_retired = False
         self._ready = asyncio.Event()
         self._carriers: dict[type, Callable[[Any], None]] = {
             effects.SendFrame: self._send,
             Persist: self._disk.write,
-            effects.ApplyDefinition: lambda it: definitions.apply(it.index, it.change),
             effects.RestoreDefinitions: lambda it: definitions.restore(it.index, it.image),
             effects.NodesChanged: self._nodes_changed,
             effects.ProposalDone: self._done,
             effects.ProposalFailed: self._failed,
             effects.LeaderChanged: self._leader_changed,
             effects.ReadyChanged: self._ready_changed,
-            effects.ClusterKnown: lambda it: self._files.keep_cluster_id(it.cluster_id),
+            effects.ClusterKnown: self._cluster_known,
             effects.SnapshotNeeded: self._snapshot,
             effects.Refused: lambda it: self._fail(RefusedError(it.reason)),
         }
@@ -178,9 +189,7 @@ class Agreement:
             if stored is None:
                 if config.founders and config.node not in config.founders:
                     raise StartError(f"{config.node} is not among the nodes of its own cluster")
-                stored = (
-                    founded_by(config.founders, config.preferred) if config.founders else Stored()
-                )
+                stored = _first(config)
                 self._storage.create(stored)
         except RaftStorageError as error:
             raise StartError(f"the log of the agreement: {error}") from error
@@ -202,7 +211,22 @@ class Agreement:
             while self.member.is_leader and self._loop.time() < deadline_s:
                 await asyncio.sleep(0.005)
         self.abandon()
-        await self._disk.close()
+        if not self._is_closed:
+            self._is_closed = True
+            await self._disk.close()
+
+    async def retire(self) -> None:
+        """As `stop`, while the links stay: the others are told that this node counts as down."""
+        await self.stop()
+        self.is_retired = True
+        for name in self.member.raft.membership.nodes:
+            self.tell_retired(name)
+
+    def tell_retired(self, peer: str) -> None:
+        """Once more, to a node that may not know it."""
+        if self.is_retired and self._links is not None and peer != self.config.node:
+            payload = control_frames.encode(control_frames.Stopped(self.incarnation))
+            self._links.send(peer, control_frames.STOPPED, payload)
 
     def abandon(self) -> None:
         """Take part no more, at once and without a word."""
@@ -317,8 +341,13 @@ class Agreement:
             taken = self.member.take_effects()
             if not taken:
                 return
-            for effect in taken:
-                carriers[type(effect)](effect)
+            # Definitions that come one after the other are put in place together.
+            for kind, same in groupby(taken, type):
+                if kind is effects.ApplyDefinition:
+                    self._definitions.apply(cast("list[effects.ApplyDefinition]", list(same)))
+                    continue
+                for effect in same:
+                    carriers[kind](effect)
 
     def _schedule(self) -> None:
         due_ms = self.member.next_tick_ms
@@ -369,6 +398,10 @@ class Agreement:
             self._log.info("node %s is %s", effect.node, effect.what.value)
         self._definitions.nodes_changed(effect)
 
+    def _cluster_known(self, effect: effects.ClusterKnown) -> None:
+        self._files.keep_cluster_id(effect.cluster_id)
+        self._definitions.cluster_known(effect.cluster_id)
+
     def _leader_changed(self, effect: effects.LeaderChanged) -> None:
         if effect.leader is not None:
             self._log.info("%s leads the agreement in term %d", effect.leader, effect.term)
@@ -382,3 +415,17 @@ class Agreement:
 
     def _snapshot(self, effect: effects.SnapshotNeeded) -> None:
         self.member.compact(effect.index, self._definitions.image())
+
+
+def _first(config: AgreementConfig) -> Stored:
+    """What is on the disk of a node that has none."""
+    if config.definitions and config.founders == (config.node,):
+        return founded_with(config.node, config.definitions)
+    if config.definitions and config.founders:
+        raise StartError(
+            f"the data directory of {config.node} is that of a node by itself, which cannot found "
+            "a cluster with others: the others have not what is in it.\nStart it alone with "
+            "cluster.listen and let the others join it (warrenctl join_cluster), or export its "
+            "definitions and start with an empty directory."
+        )
+    return founded_by(config.founders, config.preferred) if config.founders else Stored()

@@ -53,6 +53,11 @@ class AgreementFiles:
         if cluster_id != self.identity.cluster_id:
             self._store(Identity(self.identity.incarnation, cluster_id))
 
+    def leave_cluster(self) -> None:
+        """Forget the cluster, but no incarnation: none is ever used twice. Raises OSError."""
+        if self._path is not None and (self._path / "identity").exists():
+            self._store(Identity(self._load().incarnation))
+
     def raft_storage(self) -> RaftStorage:
         if self._path is None:
             return MemoryRaftStorage()

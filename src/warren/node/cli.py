@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Exit codes: the broker could not be run; it was asked for wrongly.
 FAILED, WRONG_CONFIGURATION = 1, 2
+#: How long the answer to a request that ends the node has to leave.
+ANSWER_LEAVES_S = 0.1
 #: How long a node whose watcher is gone has for its own end.
 WATCHED_GOODBYE_S = 10
 
@@ -209,6 +211,7 @@ def _run(
     from warren.node.errors import StartError
     from warren.node.failure import NodeFailed, give_up
     from warren.node.logs import set_up_logs
+    from warren.node.start_again import Again
     from warren.telemetry.log import logger
 
     async def run(data_dir: Path | None) -> None:
@@ -217,6 +220,13 @@ def _run(
         node = Node(settings, data_dir=data_dir)
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
+
+        def restart() -> None:
+            again.wanted = True
+            # The answer to whoever asked for it leaves first.
+            loop.call_later(ANSWER_LEAVES_S, stopping.set)
+
+        node.on_restart = restart
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
         _watch(watch_fd, stopping)
@@ -233,12 +243,14 @@ def _run(
         sys.stdout.flush()
         if url:
             _tell_ready(ready_fd, url)
+            again.has_told_ready = True
         await _first(stopping.wait(), node.failure.wait())
         if node.failure.error is None:
             await node.stop()
         if node.failure.error is not None:
             raise give_up(node)
 
+    again = Again(ready_fd, watch_fd)
     path = pid_file or (Path(settings.node.pid_file) if settings.node.pid_file else None)
     try:
         set_up_logs(settings.log)
@@ -255,6 +267,8 @@ def _run(
         _fail(error)
     except NodeFailed as error:
         _end_at_once(error)
+    if again.wanted:
+        again.execute()
 
 
 def _watch(watch_fd: int | None, stopping: asyncio.Event) -> None:

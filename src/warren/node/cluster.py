@@ -7,15 +7,18 @@ has no part in a majority it does what `cluster_partition_handling` says.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from warren.cluster import control_frames
-from warren.cluster.member_effects import Change, NodesChanged, Why
-from warren.config.cluster import effective_partition_handling, link_endpoint, peer_endpoint
+from warren.cluster.member_effects import ApplyDefinition, Change, NodesChanged, Why
+from warren.config.cluster import effective_partition_handling, link_endpoint
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
+from warren.engine.parameters import CLUSTER_NAME
 from warren.management.definitions import DefinitionsError, load_steps
 from warren.model.errand import Errand
 from warren.model.errors import InternalError, Postponed, ResourceError
@@ -23,10 +26,14 @@ from warren.net.peers.handshake import Hello, Refusal
 from warren.net.peers.network import PeerNetwork
 from warren.net.peers.owner import PeerOwner
 from warren.net.peers.settings import Identity
+from warren.node import next_start
 from warren.node.agreement import Agreement, AgreementConfig, ProposalError
 from warren.node.errors import StartError, listen_error
+from warren.node.link_addresses import LinkAddresses
 from warren.node.link_tls import make_link_tls
 from warren.node.peer_alarms import ALARMS, PeerAlarms
+from warren.node.peer_facts import FACTS, NodeFacts, PeerFacts
+from warren.node.peer_questions import ANSWER, ASK, PeerQuestions
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from warren.gateway.home import HomeEnd
     from warren.net.hub import Hub
     from warren.net.peers.peer_link import PeerLink
+    from warren.node.next_start import NextStart
     from warren.node.node import Node
 
 #: How often the node looks at what its links heard, in seconds.
@@ -45,7 +53,7 @@ LOOK_S = 0.25
 class NodeCluster(PeerOwner):
     """Made before the node's store is read; `start` inside the loop; `stop` before the store's."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, plan: NextStart | None = None) -> None:
         self._node = node
         self._engine: Engine = node.engine
         self.log = logger("cluster")
@@ -53,12 +61,21 @@ class NodeCluster(PeerOwner):
         node.engine.cluster = self.homes
         self.agreement: Agreement | None = None
         self.links: PeerNetwork | None = None
-        self.alarms = PeerAlarms(node.engine, self._send_alarms)
+        self.alarms = PeerAlarms(node.engine, self._sender(ALARMS))
+        self.facts = PeerFacts(self._own_facts, self._sender(FACTS))
+        self.questions = PeerQuestions(self._send, self._who_can_be_asked)
+        self.addresses = LinkAddresses(node.settings, node.name, node.data_dir)
+        #: What this start is to be, by an operator's word.
+        self._plan = plan
+        self.link_port = 0
+        #: A node that is called although it is no member, to be joined.
+        self._called: str | None = None
         self._keeper: AgreedKeeper | None = None
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard_ms: dict[str, int] = {}
         self._members: frozenset[str] = frozenset()
+        self._addresses: dict[str, tuple[str, int]] = {}
         #: Set when clients are let in for the first time.
         self.opened = asyncio.Event()
 
@@ -73,11 +90,18 @@ class NodeCluster(PeerOwner):
         """What the node has kept is there: read the agreement's log. Raises StartError."""
         assert self._keeper is not None
         settings = self._node.settings.cluster
+        plan, own = self._plan, self._node.name
+        peers = settings.peers if plan is None else ()
+        joins = () if plan is None else plan.join
+        if plan is not None:
+            self.addresses.told(plan.addresses)
         config = AgreementConfig(
-            node=self._node.name,
+            node=own,
             cluster_name=settings.name or "",
-            founders=tuple(sorted({*settings.peers, self._node.name})),
+            founders=() if joins else tuple(sorted({*peers, own})),
             preferred=self._preferred(),
+            seeds=joins,
+            definitions=b"" if self._keeper.is_empty else self._keeper.snapshot(),
             data_dir=self._node.data_dir,
         )
         self.agreement = Agreement(config, self, self._keeper.applied)
@@ -97,7 +121,7 @@ class NodeCluster(PeerOwner):
         self.links = PeerNetwork(hub, identity, node.secret, self.log, self, tls=tls)
         endpoint = self._link_endpoint()
         try:
-            self.links.listen(endpoint.host or "127.0.0.1", endpoint.port)
+            self.link_port = self.links.listen(endpoint.host or "0.0.0.0", endpoint.port)
         except OSError as error:
             self.links.close()
             raise listen_error(endpoint, error) from error
@@ -116,18 +140,21 @@ class NodeCluster(PeerOwner):
         assert self.agreement is not None
         assert self.links is not None
         status = self.agreement.status()
-        members = frozenset((*status.voters, *status.learners)) - {self._node.name}
-        if members == self._members:
-            return
-        self._members = members
-        endpoints = {name: peer_endpoint(self._node.settings, name) for name in sorted(members)}
-        self.links.set_peers(
-            {name: (at.host or "127.0.0.1", at.port) for name, at in endpoints.items()}
-        )
+        members = frozenset((*status.voters, *status.learners))
+        if self._node.name not in members:
+            # Not let in yet: whoever is known is asked.
+            members |= set(self.agreement.config.seeds) | self.addresses.names()
+        self._members = members - {self._node.name}
+        called = self._members if self._called is None else self._members | {self._called}
+        addresses = {name: self.addresses.of(name) for name in sorted(called)}
+        if addresses != self._addresses:
+            self._addresses = addresses
+            self.links.set_peers(addresses)
 
     async def stop(self) -> None:
         """Leave the others; they are told by the closing of the links."""
         self._stop_looking()
+        self.questions.stop()
         if self._opening is not None:
             self._opening.cancel()
         if self.agreement is not None:
@@ -160,6 +187,7 @@ class NodeCluster(PeerOwner):
         if not self.agreement.member.ready:
             self._pause_if_due()
         self.alarms.look()
+        self.facts.look()
         self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     # -- definitions -------------------------------------------------------------------------------
@@ -181,10 +209,10 @@ class NodeCluster(PeerOwner):
         proposed.when_done(over)
         return errand
 
-    def apply(self, index: int, change: bytes) -> None:
-        """The agreement has decided on a change."""
+    def apply(self, entries: Sequence[ApplyDefinition]) -> None:
+        """The agreement has decided on changes."""
         assert self._keeper is not None
-        self._keeper.apply_agreed(index, change)
+        self._keeper.apply_agreed([(entry.index, entry.change) for entry in entries])
 
     def restore(self, index: int, image: bytes) -> None:
         """This node is far behind: all definitions at once."""
@@ -203,6 +231,8 @@ class NodeCluster(PeerOwner):
             self._keeper.forget_transient(change.index, change.node)
         elif change.what is Change.FORGOTTEN:
             self._keeper.forget_all_of(change.index, change.node)
+            if self.links is not None:
+                self.links.forget(change.node)
         table = {name: (node.incarnation, node.is_alive) for name, node in change.table.items()}
         self.homes.nodes_are(table)
         self._drop_dead_links(table)
@@ -253,6 +283,14 @@ class NodeCluster(PeerOwner):
             self._node.failure.set(error)
         else:
             self.opened.set()
+            if self._plan is not None and self._node.data_dir is not None:
+                self._plan = None
+                next_start.done(self._node.data_dir)
+
+    def cluster_known(self, cluster_id: str) -> None:
+        """A node that joins learns whose it is; links say so from now on."""
+        if self.links is not None:
+            self.links.identity = dataclasses.replace(self.links.identity, cluster_id=cluster_id)
 
     async def _make_first_content(self) -> None:
         """A cluster without anything gets the default user and virtual host, or the definitions."""
@@ -262,9 +300,13 @@ class NodeCluster(PeerOwner):
             await self._import(path)
         if not paths and self._keeper.is_empty:
             for step in self._node.default_content():
-                await self._agree(step)
+                await self.agree(step)
+        if CLUSTER_NAME not in self._engine.global_parameters:
+            # Each would tell its own name otherwise.
+            name = self._engine.settings.cluster_name
+            await self.agree(lambda: self._engine.set_global_parameter(CLUSTER_NAME, name))
 
-    async def _agree(self, step: Callable[[], object]) -> None:
+    async def agree(self, step: Callable[[], object]) -> None:
         """One change, made on all nodes."""
         try:
             self._node.in_turn(step)
@@ -303,27 +345,158 @@ class NodeCluster(PeerOwner):
         assert self.agreement is not None
         if kind == ALARMS:
             self.alarms.told(peer, payload)
+        elif kind == FACTS:
+            self.addresses.told(self.facts.told(peer, payload), peer)
+            if self.links is not None and self.links.link_to(peer) is None:
+                self.facts.tell(peer)
+        elif kind == ASK:
+            self.questions.on_ask(peer, payload)
+        elif kind == ANSWER:
+            self.questions.on_answer(peer, payload)
         else:
             self.agreement.on_control(peer, kind, payload)
 
     def on_up(self, peer: str, incarnation: int) -> None:
         assert self.agreement is not None
         self.agreement.on_up(peer, incarnation)
+        self.agreement.tell_retired(peer)
         self.alarms.tell(peer)
+        self.facts.tell(peer)
 
     def on_down(self, peer: str) -> None:
         assert self.agreement is not None
         self.agreement.on_down(peer)
         self.alarms.gone(peer)
+        self.facts.gone(peer)
+        self.questions.gone(peer)
 
     def on_refused(self, peer: str) -> None:
         assert self.agreement is not None
         self.agreement.on_refused(peer)
 
-    def _send_alarms(self, peer: str | None, payload: bytes) -> None:
-        if self.links is not None:
+    def _send(self, peer: str, kind: int, payload: bytes) -> bool:
+        if self.links is None:
+            return False
+        if self.links.send(peer, kind, payload):
+            return True
+        # One that is no member is not called, but may have called.
+        link = self.links.link_from(peer)
+        if link is not None:
+            link.send(kind, payload)
+        return link is not None
+
+    def _sender(self, kind: int) -> Callable[[str | None, bytes], None]:
+        """Sends frames of a kind to one node, or to all."""
+
+        def send(peer: str | None, payload: bytes) -> None:
             for name in [peer] if peer is not None else sorted(self._members):
-                self.links.send(name, ALARMS, payload)
+                self._send(name, kind, payload)
+
+        return send
+
+    # -- what operators see and do -----------------------------------------------------------------
+
+    def member_names(self) -> list[str]:
+        """All nodes that belong to the cluster."""
+        assert self.agreement is not None
+        status = self.agreement.status()
+        return sorted({*status.voters, *status.learners, *status.nodes, self._node.name})
+
+    def facts_of(self, name: str) -> NodeFacts | None:
+        """What is known of a node; None: it cannot be reached."""
+        return self._own_facts() if name == self._node.name else self.facts.of(name)
+
+    def role_of(self, name: str) -> str:
+        """What a node is in the agreement."""
+        assert self.agreement is not None
+        status = self.agreement.status()
+        if name == self._node.name:
+            return status.role
+        return "leader" if name == status.leader else "follower"
+
+    def _own_facts(self) -> NodeFacts:
+        node, settings = self._node, self._engine.settings
+        shown = node.operating.context.listeners if node.operating is not None else []
+        listeners = [(it.protocol, it.host, it.port, it.tls) for it in shown]
+        endpoint = self._link_endpoint()
+        listeners.append(("clustering", endpoint.host or "0.0.0.0", self.link_port, False))
+        return NodeFacts(
+            node.is_open,
+            settings.product,
+            settings.version,
+            tuple(listeners),
+            self._unreachable(),
+            self.addresses.known(self.link_port),
+        )
+
+    def _unreachable(self) -> tuple[str, ...]:
+        if self.agreement is None or self.links is None or self.agreement.is_retired:
+            return ()
+        alive = [name for name, node in self.agreement.status().nodes.items() if node.is_alive]
+        others = sorted(name for name in alive if name != self._node.name)
+        return tuple(name for name in others if self.links.link_to(name) is None)
+
+    def _who_can_be_asked(self) -> tuple[list[str], list[str]]:
+        others = [name for name in self.member_names() if name != self._node.name]
+        running = []
+        for name in others:
+            facts = self.facts.of(name)
+            if facts is not None and facts.is_open:
+                running.append(name)
+        return running, [name for name in others if name not in running]
+
+    async def retire(self) -> None:
+        """Let no clients in, and take no part; links and questions go on."""
+        assert self.agreement is not None
+        if self._opening is not None:
+            self._opening.cancel()
+        await self._node.close_clients()
+        await self.agreement.retire()
+        self.facts.look()
+
+    async def forget(self, name: str, timeout_s: float) -> None:
+        """Let a node go for ever. Raises ProposalError or TimeoutError."""
+        assert self.agreement is not None
+        errand = self.agreement.forget(name)
+        async with asyncio.timeout(timeout_s):
+            await ended(errand)
+        errand.result()
+
+    @contextmanager
+    def calling(self, name: str) -> Iterator[None]:
+        """Have a link to a node of another cluster, as one who wants to join it."""
+        assert self.links is not None
+        before = self.links.identity
+        self.links.identity = dataclasses.replace(before, cluster_id="")
+        self._called = name
+        self._call_members()
+        try:
+            yield
+        finally:
+            self._called = None
+            self.links.identity = before
+            self._call_members()
+
+    def why_unreachable(self, name: str) -> str:
+        """What the last try of a call came to."""
+        assert self.links is not None
+        for status in self.links.status():
+            if status.name == name:
+                return status.last_refusal or f"nobody answers at {status.address}"
+        return "nobody answers"
+
+    def block(self, peer: str, blocked: bool) -> None:
+        """Let nothing through to and from another node, or again."""
+        assert self.links is not None
+        if blocked:
+            self.links.block(peer)
+        else:
+            self.links.unblock(peer)
+
+    def blocked(self) -> list[str]:
+        """The nodes that are blocked so."""
+        assert self.links is not None
+        return [name for name in self.member_names() if self.links.is_blocked(name)]
 
 
 async def ended(errand: Errand) -> None:

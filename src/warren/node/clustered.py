@@ -1,57 +1,244 @@
-"""A node among others, as operators of clusters see it."""
+"""A node among others, as operators see it and act on it."""
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from warren.cluster.member_effects import Why
+from warren.engine.parameters import CLUSTER_NAME
 from warren.management.cluster_control import (
+    UNAVAILABLE,
+    ClusterError,
     ClusterStatus,
     MemberStatus,
+    NodeType,
+    app_is_running,
+    joins_itself,
+    member_is_running,
     not_a_member,
-    not_clustered,
 )
-from warren.node.standalone import StandaloneControl
+from warren.management.peers import PeerSilent, Question
+from warren.node import next_start
+from warren.node.agreement import ProposalError
+from warren.node.next_start import NextStart
 
 if TYPE_CHECKING:
     from warren.node.cluster import NodeCluster
     from warren.node.node import Node
 
+#: How long all nodes may take to agree on something an operator asks for, in seconds.
+AGREE_S = 10.0
+#: How long a node that has just stopped may take to count as down.
+DOWN_S = 6.0
+#: How long a node that is to be joined may take to answer.
+CALL_S = 5.0
+LOOK_AGAIN_S = 0.1
 
-class ClusteredControl(StandaloneControl):
-    """A `ClusterControl` for a node that is joined to others."""
+
+class ClusteredControl:
+    """A `ClusterControl` for a node of a cluster, be it of one."""
 
     def __init__(self, node: Node, cluster: NodeCluster) -> None:
-        super().__init__(node)
+        self._node = node
         self._cluster = cluster
+        #: Everything is to be forgotten by the next start: the node is in no cluster.
+        self._is_reset = False
+
+    # -- looking -----------------------------------------------------------------------------------
 
     def status(self) -> ClusterStatus:
-        """All nodes of the agreement; those are running that all agree are alive."""
-        members = {member.name: member for member in super().status().members}
-        agreement = self._cluster.agreement
-        known = agreement.status() if agreement is not None else None
-        for name in (*known.voters, *known.learners) if known is not None else ():
-            found = known.nodes.get(name) if known is not None else None
-            is_alive = found is not None and found.is_alive
-            members.setdefault(name, MemberStatus(name, is_alive))
-        shown = [members[name] for name in sorted(members)]
-        return dataclasses.replace(super().status(), members=shown)
+        node, cluster = self._node, self._cluster
+        members = [self._member(name) for name in cluster.member_names()]
+        partitions = {}
+        for member in members:
+            facts = cluster.facts_of(member.name)
+            if facts is not None and facts.unreachable:
+                partitions[member.name] = list(facts.unreachable)
+        return ClusterStatus(
+            node=node.name,
+            cluster_name=node.engine.cluster_name,
+            is_app_running=node.is_open,
+            members=members,
+            partitions=partitions,
+        )
+
+    def _member(self, name: str) -> MemberStatus:
+        cluster = self._cluster
+        facts = cluster.facts_of(name)
+        if facts is None:
+            return MemberStatus(name, is_running=False)
+        alarms = cluster.alarms
+        return MemberStatus(
+            name=name,
+            is_running=facts.is_open,
+            os_pid=facts.os_pid,
+            role=cluster.role_of(name) if facts.is_open else None,
+            product=facts.product,
+            version=facts.version,
+            runtime=facts.runtime,
+            cpu_cores=facts.cpu_cores,
+            alarms=sorted(alarms.own()) if name == self._node.name else alarms.of(name),
+            listeners=facts.shown_listeners(),
+        )
 
     def online_nodes(self) -> Sequence[str]:
         return [member.name for member in self.status().members if member.is_running]
 
+    # -- members -----------------------------------------------------------------------------------
+
+    async def join(self, node: str, node_type: NodeType) -> bool:  # noqa: ARG002
+        if node == self._node.name:
+            raise joins_itself(node)
+        others = self._others()
+        if node in others:
+            return False
+        self._check_stopped()
+        if others:
+            raise ClusterError(
+                f"{self._node.name} is in a cluster with {', '.join(others)}.\n"
+                f"Let it leave first: warrenctl -n {self._node.name} reset"
+            )
+        members = await self._call(node)
+        if self._node.name in members:
+            raise ClusterError(
+                f"{node} knows a node of this name already. Forget it there first: "
+                f"warrenctl -n {node} forget_cluster_node {self._node.name}"
+            )
+        seeds = (node, *(name for name in members if name != node))
+        self._plan(NextStart(True, seeds, self._cluster.addresses.known(self._cluster.link_port)))
+        return True
+
+    async def _call(self, node: str) -> list[str]:
+        """The members of another node's cluster, as it says. Raises ClusterError."""
+        with self._cluster.calling(node):
+            until_s = asyncio.get_running_loop().time() + CALL_S
+            while self._cluster.facts_of(node) is None:
+                if asyncio.get_running_loop().time() > until_s:
+                    why = self._cluster.why_unreachable(node)
+                    raise ClusterError(f"{node} cannot be reached: {why}", UNAVAILABLE)
+                await asyncio.sleep(LOOK_AGAIN_S)
+            shown = await self._want(node, "GET", "/warren/cluster/status")
+        return [str(row["name"]) for row in msgspec.json.decode(shown)["nodes"]]
+
+    async def _want(self, node: str, method: str, path: str, body: object = None) -> bytes:
+        """Have another node do something. Raises ClusterError."""
+        sent = b"" if body is None else msgspec.json.encode(body)
+        question = Question(method, path, body=sent)
+        try:
+            answer = await self._cluster.questions.ask(node, question, AGREE_S + DOWN_S)
+        except PeerSilent as error:
+            raise ClusterError(str(error), UNAVAILABLE) from error
+        if answer.status >= 300:
+            raise ClusterError(f"{node} refuses: {_reason(answer.body)}", answer.status)
+        return answer.body
+
+    async def forget(self, node: str, offline: bool) -> None:
+        if node not in self._cluster.member_names():
+            raise not_a_member(node)
+        if offline:
+            raise ClusterError(
+                "the nodes that run must agree on it: say it on one of them, without --offline"
+            )
+        if not self._node.is_open:
+            raise ClusterError(
+                f"{self._node.name} takes no part at present: say it on a node that runs",
+                UNAVAILABLE,
+            )
+        until_s = asyncio.get_running_loop().time() + DOWN_S
+        while True:
+            facts = self._cluster.facts_of(node)
+            if facts is not None and facts.is_open:
+                raise member_is_running(node)
+            try:
+                await self._cluster.forget(node, AGREE_S)
+            except ProposalError as error:
+                if error.why is Why.NOT_FOUND:
+                    raise not_a_member(node) from error
+                # It may count as alive for a moment longer.
+                if asyncio.get_running_loop().time() > until_s:
+                    raise member_is_running(node) from error
+                await asyncio.sleep(LOOK_AGAIN_S)
+            except TimeoutError:
+                raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
+            else:
+                return
+
+    # -- this node ---------------------------------------------------------------------------------
+
+    async def reset(self, force: bool) -> None:
+        self._check_stopped()
+        others = self._others()
+        if others and not force:
+            await self._leave(others)
+        self._plan(NextStart(True))
+
+    async def _leave(self, others: Sequence[str]) -> None:
+        asked = [name for name in others if self._cluster.facts_of(name) is not None]
+        for name in asked:
+            facts = self._cluster.facts_of(name)
+            if facts is not None and facts.is_open:
+                body = {"node": self._node.name}
+                await self._want(name, "POST", "/warren/cluster/forget", body)
+                return
+        raise ClusterError(
+            "no other node of the cluster runs and can be reached, so none can be told.\n"
+            "To leave without telling them: warrenctl force_reset",
+            UNAVAILABLE,
+        )
+
+    def _plan(self, what: NextStart) -> None:
+        if self._node.data_dir is None:
+            raise ClusterError("this node keeps no data: stop it, and start it as it is to be")
+        try:
+            next_start.plan(self._node.data_dir, what)
+        except OSError as error:
+            raise ClusterError(f"it cannot be written down: {error}", UNAVAILABLE) from error
+        self._is_reset = True
+
+    async def stop_app(self) -> None:
+        await self._cluster.retire()
+
+    async def start_app(self) -> None:
+        if self._node.is_open:
+            return
+        if self._node.on_restart is None:
+            raise ClusterError("this node is part of another program, which has to start it anew")
+        self._node.on_restart()
+
+    async def set_name(self, name: str) -> None:
+        node = self._node
+        try:
+            async with asyncio.timeout(AGREE_S):
+                await self._cluster.agree(
+                    lambda: node.engine.set_global_parameter(CLUSTER_NAME, name)
+                )
+        except TimeoutError:
+            raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
+
     async def block_link(self, peer: str, blocked: bool) -> None:
-        links = self._cluster.links
-        if links is None:
-            raise not_clustered()
-        if peer not in {member.name for member in self.status().members}:
+        if peer not in self._others():
             raise not_a_member(peer)
-        if blocked:
-            links.block(peer)
-        else:
-            links.unblock(peer)
+        self._cluster.block(peer, blocked)
 
     def blocked_links(self) -> Sequence[str]:
-        links = self._cluster.links
-        return [] if links is None else [one.name for one in links.status() if one.blocked]
+        return self._cluster.blocked()
+
+    def _others(self) -> list[str]:
+        if self._is_reset:
+            return []
+        return [name for name in self._cluster.member_names() if name != self._node.name]
+
+    def _check_stopped(self) -> None:
+        if self._node.is_open:
+            raise app_is_running(self._node.name)
+
+
+def _reason(body: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(body)["reason"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return "it does not say why"

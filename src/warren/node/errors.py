@@ -26,5 +26,5 @@ def listen_error(endpoint: Endpoint, error: OSError) -> StartError:
     return StartError(f"cannot listen on {where}: {error.strerror or error}")
 
 
-class RefusedError(Exception):
+class RefusedError(StartError):
     """The cluster does not take this node."""

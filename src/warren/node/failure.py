@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from warren.node.errors import RefusedError, StartError
+from warren.node.errors import StartError
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ def give_up(node: Node) -> NodeFailed:
     Clients are not said goodbye: it would go through the engine, which may want the failed log for
     it. They see their connections end with the process, and what was not confirmed they send again.
     """
+    if isinstance(node.failure.error, StartError):
+        # Nothing has failed: the others do not take it, or it cannot listen.
+        node.abandon()
+        return NodeFailed(str(node.failure.error))
     text = _explain(node)
     logger("store").critical(text)
     # Its watches first: the disk's would clear the alarm again.
@@ -62,8 +66,6 @@ def _explain(node: Node) -> str:
             f"the log{where} failed: {_reason(error)}. Nothing more was confirmed; "
             "the disk may be failing; check the file system, then start again"
         )
-    if isinstance(error, StartError | RefusedError):
-        return _reason(error)
     return (
         f"a fault of ours: {_reason(error)}. Nothing more was confirmed, and what was is{where}; "
         "the log says where it happened; please report it, then start again"

@@ -21,12 +21,13 @@ from warren.net.hub import Hub
 from warren.net.listener import Listener, SocketOptions
 from warren.net.tls import make_context
 from warren.net.warden import Warden
+from warren.node import next_start
 from warren.node.disk import DiskWatch
 from warren.node.errors import StartError, listen_error
 from warren.node.failure import Failure
 from warren.node.memory import MemoryWatch, memory_bytes, message_budget
 from warren.node.secret import cluster_secret
-from warren.node.settings import credential_validator, engine_settings, node_name
+from warren.node.settings import credential_validator, engine_settings, node_name, wants_cluster
 from warren.node.standalone import StandaloneControl
 from warren.node.store import NodeStore
 from warren.node.vhost_defaults import VHostDefaults
@@ -35,6 +36,7 @@ from warren.telemetry.log import logger
 if TYPE_CHECKING:
     from warren.management.cluster_control import ClusterControl
     from warren.node.cluster import NodeCluster
+    from warren.node.next_start import NextStart
     from warren.node.operating import Operating
 
 #: How long a stopping node waits for clients to take their goodbye.
@@ -63,7 +65,9 @@ class Node:
         #: Where data is kept, opened by whoever runs the node; None: in memory.
         self.data_dir = data_dir
         #: What the nodes of a cluster show each other that they have; empty for a node alone.
-        self.secret = cluster_secret(settings.cluster, data_dir) if settings.cluster.peers else b""
+        plan = next_start.carry_out(data_dir) if data_dir is not None else None
+        is_clustered = plan is not None or wants_cluster(settings, data_dir)
+        self.secret = cluster_secret(settings.cluster, data_dir) if is_clustered else b""
         #: Set when the node can keep nothing more; see `failure.give_up`.
         self.failure = Failure()
         self.directory = Directory(
@@ -79,6 +83,8 @@ class Node:
             log or logger("connection"),
         )
         self.listeners: list[Listener] = []
+        #: Ends the node and starts its process anew; None where the process is another's.
+        self.on_restart: Callable[[], None] | None = None
         self._watch_memory = watch_memory
         self._hub: Hub | None = None
         #: The management API and the metrics, once they are started.
@@ -94,7 +100,7 @@ class Node:
         self.cluster_control: ClusterControl = StandaloneControl(self)
         self.engine.vhost_defaults = VHostDefaults(settings, self.engine).of
         #: The other nodes; None for a node alone.
-        self.cluster: NodeCluster | None = self._make_cluster()
+        self.cluster: NodeCluster | None = self._make_cluster(plan) if is_clustered else None
         #: Has put back what an earlier run left, and keeps what changes; None: nothing is kept.
         self.store: NodeStore | None = None
         if data_dir is not None:
@@ -158,14 +164,12 @@ class Node:
             lambda: directory.set_permissions(name, vhost, *patterns),
         ]
 
-    def _make_cluster(self) -> NodeCluster | None:
-        if not self.settings.cluster.peers:
-            return None
+    def _make_cluster(self, plan: NextStart | None) -> NodeCluster:
         # A node alone needs none of it, nor the time to import it.
         from warren.node.cluster import NodeCluster
         from warren.node.clustered import ClusteredControl
 
-        cluster = NodeCluster(self)
+        cluster = NodeCluster(self, plan)
         self.cluster_control = ClusteredControl(self, cluster)
         return cluster
 

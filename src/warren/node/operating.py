@@ -65,12 +65,14 @@ class Operating:
             ],
             memory_limit_bytes=node.memory_limit_bytes,
             cluster_control=lambda: node.cluster_control,
+            peers=None if node.cluster is None else node.cluster.questions,
         )
         #: What could not be opened, where that was to be no reason not to start.
         self.notes: list[str] = []
         self._doors: list[_Door] = []
         self._server: ManagementServer | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._questions = None if node.cluster is None else node.cluster.questions
 
     def start(self, control_socket: Path | None, forgiving: bool) -> None:
         """Open what the configuration asks for.
@@ -128,6 +130,8 @@ class Operating:
         loop = asyncio.get_running_loop()
         make_server, make_metrics_app = await loop.run_in_executor(None, _import_servers)
         server = self._server = make_server(self.context)
+        if self._questions is not None:
+            self._questions.answerer = server.answer_peer
         for door in self._doors:
             app = make_metrics_app(self.context) if door.is_metrics else server.make_app()
             await server.serve(app, door.listening, door.tls)

@@ -36,6 +36,10 @@ class PeerAlarms:
         others = frozenset().union(*self._of_peers.values())
         return frozenset(self._engine.alarms) - others
 
+    def of(self, peer: str) -> list[str]:
+        """The alarms that another node has, as it calls them."""
+        return sorted(alarm.removesuffix(f" on {peer}") for alarm in self._of_peers.get(peer, ()))
+
     def look(self) -> None:
         """To be called now and then: tell everybody when something has changed."""
         own = self.own()

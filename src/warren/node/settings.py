@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 from warren.config.schema import MESSAGE_BYTES_MAX
 from warren.config.settings import AuthSettings, Settings
@@ -14,6 +15,16 @@ from warren.engine.settings import EngineSettings
 def node_name(settings: Settings) -> str:
     """The configured name, or `warren@` and the machine's."""
     return settings.node.name or f"warren@{socket.gethostname().split('.')[0]}"
+
+
+def wants_cluster(settings: Settings, data_dir: Path | None) -> bool:
+    """Whether a node is one of a cluster, be it of one that others may join.
+
+    It is by its configuration, and it stays one: what it has agreed on is in its data directory.
+    """
+    cluster = settings.cluster
+    has_agreed = data_dir is not None and (data_dir / "agreement").is_dir()
+    return bool(cluster.peers) or cluster.listen is not None or has_agreed
 
 
 def engine_settings(settings: Settings, node_name: str) -> EngineSettings:

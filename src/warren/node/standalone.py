@@ -21,7 +21,9 @@ from warren.management.cluster_control import (
     not_a_member,
     not_clustered,
 )
+from warren.node import next_start
 from warren.node.errors import StartError
+from warren.node.next_start import NextStart
 
 if TYPE_CHECKING:
     from warren.node.node import Node
@@ -32,6 +34,8 @@ class StandaloneControl:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        #: By the next start it is one of a cluster.
+        self._is_to_join = False
 
     def status(self) -> ClusterStatus:
         """One node, which runs."""
@@ -64,7 +68,14 @@ class StandaloneControl:
         if node == self._node.name:
             raise joins_itself(node)
         self._check_stopped()
-        raise ClusterError(f"node {self._node.name} cannot be joined to others", UNAVAILABLE)
+        if self._node.data_dir is None or self._node.on_restart is None:
+            raise ClusterError(f"node {self._node.name} cannot be joined to others", UNAVAILABLE)
+        try:
+            next_start.plan(self._node.data_dir, NextStart(True, (node,)))
+        except OSError as error:
+            raise ClusterError(f"it cannot be written down: {error}", UNAVAILABLE) from error
+        self._is_to_join = True
+        return True
 
     async def forget(self, node: str, offline: bool) -> None:
         if node != self._node.name:
@@ -83,6 +94,9 @@ class StandaloneControl:
         await self._node.close_clients()
 
     async def start_app(self) -> None:
+        if self._is_to_join and self._node.on_restart is not None:
+            self._node.on_restart()
+            return
         try:
             self._node.reopen()
         except StartError as error:

@@ -37,6 +37,8 @@ def canonical(value: Any) -> Hashable:
 
 def canonical_table(table: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...]:
     """The hashable form of a field table; the order of its entries does not count."""
+    if not table:
+        return ()
     return tuple((key, canonical(table[key])) for key in sorted(table))
 
 

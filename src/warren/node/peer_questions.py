@@ -1,0 +1,121 @@
+"""Questions between nodes about what operators see: control frames there and back.
+
+A question is answered by the management API of the other node, in its own time; who asks waits no
+longer than it wants to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from warren.management.peers import ANSWER_S, PeerAnswer, PeerSilent, Question
+
+#: The kinds of the control frames.
+ASK, ANSWER = 26, 27
+#: Questions of one node that are being answered at a time.
+ANSWERING_MAX = 64
+#: A longer answer would hold up what nodes agree on.
+ANSWER_BYTES_MAX = 8 << 20
+
+_Number = Annotated[int, Meta(ge=0, le=2**53)]
+_ask_decoder = msgspec.msgpack.Decoder(tuple[_Number, Question])
+_answer_decoder = msgspec.msgpack.Decoder(tuple[_Number, PeerAnswer])
+
+Found = TypeVar("Found")
+Send = Callable[[str, int, bytes], bool]
+AnswerQuestion = Callable[[Question], Awaitable[PeerAnswer]]
+
+NOT_YET = PeerAnswer(503, b'{"error":"unavailable","reason":"the node does not answer yet"}')
+BUSY = PeerAnswer(503, b'{"error":"unavailable","reason":"too many questions at once"}')
+TOO_LONG = PeerAnswer(500, b'{"error":"too_long","reason":"the answer is too long"}')
+
+
+class PeerQuestions:
+    """A `Peers`, with its other end. `names` tells who can be asked, and who cannot."""
+
+    def __init__(
+        self, send: Send, names: Callable[[], tuple[Sequence[str], Sequence[str]]]
+    ) -> None:
+        self._send = send
+        self._names = names
+        #: Who answers here; None: nobody yet.
+        self.answerer: AnswerQuestion | None = None
+        self._last_number = 0
+        self._waiting: dict[int, tuple[str, asyncio.Future[PeerAnswer]]] = {}
+        self._answering: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def running(self) -> Sequence[str]:
+        return self._names()[0]
+
+    def down(self) -> Sequence[str]:
+        return self._names()[1]
+
+    async def ask(self, node: str, question: Question, timeout_s: float = ANSWER_S) -> PeerAnswer:
+        """Raises PeerSilent."""
+        self._last_number += 1
+        number = self._last_number
+        future: asyncio.Future[PeerAnswer] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = (node, future)
+        try:
+            if not self._send(node, ASK, msgspec.msgpack.encode((number, question))):
+                raise PeerSilent(f"node {node} cannot be reached")
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            raise PeerSilent(f"node {node} did not answer within {timeout_s:g} s") from None
+        finally:
+            del self._waiting[number]
+
+    def gone(self, peer: str) -> None:
+        """There is no link any more: what it was asked will not be answered."""
+        for node, future in self._waiting.values():
+            if node == peer and not future.done():
+                future.set_exception(PeerSilent(f"node {peer} cannot be reached"))
+
+    def on_answer(self, peer: str, payload: bytes) -> None:
+        """Raises ValueError for what is none; one that comes too late is dropped."""
+        number, answer = _decode(_answer_decoder, payload)
+        node, future = self._waiting.get(number, ("", None))
+        if future is not None and node == peer and not future.done():
+            future.set_result(answer)
+
+    def on_ask(self, peer: str, payload: bytes) -> None:
+        """Raises ValueError for what is no question."""
+        number, question = _decode(_ask_decoder, payload)
+        if self._answering[peer] >= ANSWERING_MAX:
+            self._reply(peer, number, BUSY)
+            return
+        self._answering[peer] += 1
+        task = asyncio.get_running_loop().create_task(self._answer(peer, number, question))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, peer: str, number: int, question: Question) -> None:
+        try:
+            answer = NOT_YET if self.answerer is None else await self.answerer(question)
+            self._reply(peer, number, answer)
+        finally:
+            self._answering[peer] -= 1
+
+    def _reply(self, peer: str, number: int, answer: PeerAnswer) -> None:
+        if len(answer.body) > ANSWER_BYTES_MAX:
+            answer = TOO_LONG
+        self._send(peer, ANSWER, msgspec.msgpack.encode((number, answer)))
+
+    def stop(self) -> None:
+        """Answer nothing more."""
+        for task in self._tasks:
+            task.cancel()
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[Found], payload: bytes) -> Found:
+    try:
+        return decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"a question or answer that cannot be read: {error}") from error
