@@ -68,7 +68,12 @@ class PeerFacts:
 
     def tell(self, peer: str) -> None:
         """A node has come."""
-        self._send(peer, msgspec.msgpack.encode(self.own()))
+        own = self.own()
+        if own != self._told:
+            # It hears of a state that the others may never see: should all be as before when they
+            # are looked at next, this one must hear that.
+            self._told = None
+        self._send(peer, msgspec.msgpack.encode(own))
 
     def told(self, peer: str, payload: bytes) -> Mapping[str, str]:
         """A node has told; the addresses that it knows. Raises ValueError."""
