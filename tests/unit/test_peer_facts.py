@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+from warren.node.peer_alarms import PeerAlarms
 from warren.node.peer_facts import NodeFacts, PeerFacts
 
 
@@ -47,3 +51,15 @@ def test_a_state_that_only_a_newcomer_saw() -> None:
     talk.is_open = True
     talk.facts.look()
     assert talk.seen() == [True, True]
+
+
+def test_an_alarm_that_only_a_newcomer_saw() -> None:
+    engine: Any = SimpleNamespace(alarms=set())
+    sent: list[tuple[str | None, bytes]] = []
+    alarms = PeerAlarms(engine, lambda peer, payload: sent.append((peer, payload)))
+    alarms.look()
+    engine.alarms.add("memory")
+    alarms.tell("b")
+    engine.alarms.clear()
+    alarms.look()
+    assert sent == [("b", b"\x91\xa6memory"), (None, b"\x90")]

@@ -27,7 +27,8 @@ class PeerAlarms:
     def __init__(self, engine: Engine, send: Callable[[str | None, bytes], None]) -> None:
         self._engine = engine
         self._send = send
-        self._told: frozenset[str] = frozenset()
+        #: What everybody was told last; None: not all know the same.
+        self._told: frozenset[str] | None = frozenset()
         #: Node -> its alarms, as they are called here.
         self._of_peers: dict[str, frozenset[str]] = {}
 
@@ -49,7 +50,11 @@ class PeerAlarms:
 
     def tell(self, peer: str) -> None:
         """A node has come."""
-        self._send(peer, msgspec.msgpack.encode(sorted(self.own())))
+        own = self.own()
+        if own != self._told:
+            # An alarm that is over at the next look must be over for this one too.
+            self._told = None
+        self._send(peer, msgspec.msgpack.encode(sorted(own)))
 
     def told(self, peer: str, payload: bytes) -> None:
         """A node has said which alarms it has. Raises ValueError for what no node says."""
