@@ -15,7 +15,7 @@ cdef class Loan:
 cdef class RemoteConsumer(ConsumerPort):
     cdef readonly uint32_t number
     cdef readonly Loan loan
-    cdef PeerPort port                 # None: its link is lost
+    cdef readonly PeerPort port        # None: its link is lost
     cdef readonly bint auto_ack        # the gateway acknowledges for the client
     cdef readonly bint exclusive
     cdef readonly bint cancelled
