@@ -347,8 +347,10 @@ SCHEMA: tuple[Key, ...] = (
     *_NODE,
 )
 
-#: Those of mirrors, which there are none of yet.
+#: Those of mirrors, which there are none of yet, and of ways to find nodes that there are not.
 _CLUSTER_WITHOUT_EFFECT = (
+    "cluster_formation.discovery_retry_interval",
+    "cluster_formation.discovery_retry_limit",
     "mirroring_sync_batch_size",
     "mirroring_sync_max_throughput",
 )
