@@ -19,9 +19,7 @@ async def measure(count: int, outstanding: int) -> None:
         await world.start()
         begin, cpu = time.perf_counter(), time.process_time()
         each = count // len(world.names)
-        await asyncio.gather(
-            *(propose_many(place, each, outstanding) for place in world.up())
-        )
+        await asyncio.gather(*(propose_many(place, each, outstanding) for place in world.up()))
         took, cpu = time.perf_counter() - begin, time.process_time() - cpu
         total = each * len(world.names)
         print(f"{total} changes, {outstanding} outstanding on each of 3 nodes: ", end="")
@@ -57,8 +55,8 @@ async def failover(times: int) -> None:
             took.append(time.perf_counter() - begin)
             await world.stop()
     took.sort()
-    print(f"leader killed, {times} times: next change done after p50 {took[times // 2]:.3f} s", end="")
-    print(f", longest {took[-1]:.3f} s")
+    median = f"p50 {took[times // 2]:.3f} s, longest {took[-1]:.3f} s"
+    print(f"leader killed, {times} times: next change done after {median}")
 
 
 if __name__ == "__main__":
