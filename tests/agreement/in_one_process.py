@@ -44,6 +44,9 @@ class Ledger:
     def nodes_changed(self, change: NodesChanged) -> None:
         self.events.append(change)
 
+    def cluster_known(self, cluster_id: str) -> None:
+        pass
+
     def ready_changed(self, ready: bool) -> None:
         self.ready.append(ready)
 

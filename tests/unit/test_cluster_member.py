@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.cluster import control_frames as frames
-from warren.cluster.member import Member, cluster_id_of, founded_by
+from warren.cluster.founding import cluster_id_of, founded_by
+from warren.cluster.member import Member
 from warren.cluster.member_applied import AppliedEverywhere
 from warren.cluster.member_effects import MemberEffect, ProposalFailed, SendFrame, Why
 from warren.cluster.member_liveness import Liveness

@@ -7,7 +7,6 @@ done between two takes shares frames and writes.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -41,13 +40,12 @@ from warren.cluster.raft.types import (
     Membership,
     ProtocolError,
     Stored,
-    founding,
     membership_of,
 )
 from warren.cluster.sessions import Sessions, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from warren.cluster.member_settings import MemberSettings
 
@@ -61,22 +59,6 @@ _WHY = {
     Answer.REFUSED: effects.Why.REFUSED,
     Answer.MALFORMED: effects.Why.REFUSED,
 }
-
-
-def founded_by(nodes: Iterable[str], preferred: Iterable[str] = ()) -> Stored:
-    """The disk of a node of a static list at its first start; the same on all of them.
-
-    Where some nodes are preferred, only they decide, and the others follow.
-    """
-    names = set(nodes)
-    voters = names.intersection(preferred) or names
-    return founding(Membership(tuple(sorted(voters)), tuple(sorted(names - voters))))
-
-
-def cluster_id_of(name: str, nodes: Iterable[str]) -> str:
-    """The id of the cluster that these nodes found under this name."""
-    text = "\n".join((name, *sorted(set(nodes))))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class Member:

@@ -16,7 +16,7 @@ cdef class RemoteConsumer(ConsumerPort):
     cdef readonly uint32_t number
     cdef readonly object home          # the end of the link that it came over
     cdef readonly Loan loan
-    cdef PeerPort port                 # None: its link is lost
+    cdef readonly PeerPort port        # None: its link is lost
     cdef readonly bint auto_ack        # the gateway acknowledges for the client
     cdef readonly bint exclusive
     cdef readonly bint cancelled

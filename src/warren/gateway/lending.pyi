@@ -1,6 +1,6 @@
 from typing import Any
 
-from warren.model.ports import ConsumerPort
+from warren.model.ports import ConsumerPort, PeerPort
 
 class Loan:
     queue: Any
@@ -12,6 +12,7 @@ class RemoteConsumer(ConsumerPort):
     home: Any
     number: int
     loan: Loan
+    port: PeerPort | None
     auto_ack: bool
     exclusive: bool
     cancelled: bool

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from warren.gateway.lending import RemoteConsumer
 from warren.management.context import Context
 from warren.management.encode import table
 from warren.management.sampler import QUEUE_COLUMNS, queue_row
@@ -158,8 +159,10 @@ def show_queue_whole(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS
     """A queue by itself: with its consumers."""
     consumers = [
         show_consumer(context, consumer)
-        for consumer in queue.consumers
         if isinstance(consumer, Consumer)
+        else show_consumer_elsewhere(context, queue, consumer)
+        for consumer in queue.consumers
+        if isinstance(consumer, Consumer | RemoteConsumer)
     ]
     # Who published and who was delivered how much is not counted by pair.
     return {
@@ -180,7 +183,7 @@ def count_consumers(vhost: VHost) -> int:
 
 
 def _tag(consumer: object) -> str | None:
-    return consumer.tag if isinstance(consumer, Consumer) else None
+    return consumer.tag if isinstance(consumer, Consumer | RemoteConsumer) else None
 
 
 def _utilisation(queue: AmqpQueue) -> float:
@@ -234,17 +237,37 @@ def channel_details(context: Context, channel: Channel) -> Shown:
 
 
 def show_consumer(context: Context, consumer: Consumer) -> Shown:
-    queue: AmqpQueue = consumer.queue
+    return {
+        **_consumer(context, consumer.queue, consumer),
+        "ack_required": not consumer.no_ack,
+        "channel_details": channel_details(context, consumer.channel),
+    }
+
+
+def show_consumer_elsewhere(context: Context, queue: AmqpQueue, consumer: RemoteConsumer) -> Shown:
+    """A consumer of this node's queue whose client is connected to another node."""
+    connection, _, number = str(consumer.channel).rpartition(" (")
+    return {
+        **_consumer(context, queue, consumer),
+        "ack_required": not consumer.auto_ack,
+        "channel_details": {
+            "connection_name": connection,
+            "name": str(consumer.channel),
+            "node": consumer.port.peer if consumer.port is not None else None,
+            "number": int(number[:-1]) if number[:-1].isdigit() else None,
+        },
+    }
+
+
+def _consumer(context: Context, queue: AmqpQueue, consumer: Consumer | RemoteConsumer) -> Shown:
     is_active = not queue.single_active or queue.active is consumer
     timeout_ms = queue.effective.consumer_timeout_ms or context.engine.settings.consumer_timeout_ms
     return {
         "arguments": table(consumer.arguments or {}),
-        "ack_required": not consumer.no_ack,
         "active": is_active,
         "activity_status": "single_active"
         if queue.single_active and is_active
         else ("up" if is_active else "waiting"),
-        "channel_details": channel_details(context, consumer.channel),
         "consumer_tag": consumer.tag,
         "consumer_timeout": timeout_ms or 0,
         "exclusive": consumer.exclusive,

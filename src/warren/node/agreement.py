@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from warren.base.system import SystemClock
 from warren.cluster import control_frames
 from warren.cluster import member_effects as effects
-from warren.cluster.founding import founded_with
-from warren.cluster.member import Member, cluster_id_of, founded_by
+from warren.cluster.founding import cluster_id_of, founded_by, founded_with
+from warren.cluster.member import Member
 from warren.cluster.member_settings import MemberSettings
 from warren.cluster.raft.effects import Persist
 from warren.cluster.raft.types import Stored

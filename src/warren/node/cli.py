@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Exit codes: the broker could not be run; it was asked for wrongly.
 FAILED, WRONG_CONFIGURATION = 1, 2
-#: How long the answer to a request that ends the node has to leave.
-ANSWER_LEAVES_S = 0.1
 #: How long a node whose watcher is gone has for its own end.
 WATCHED_GOODBYE_S = 10
 
@@ -220,13 +218,7 @@ def _run(
         node = Node(settings, data_dir=data_dir)
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
-
-        def restart() -> None:
-            again.wanted = True
-            # The answer to whoever asked for it leaves first.
-            loop.call_later(ANSWER_LEAVES_S, stopping.set)
-
-        node.on_restart = restart
+        node.on_restart = lambda: again.after_answer(loop, stopping)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
         _watch(watch_fd, stopping)

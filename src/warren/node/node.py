@@ -64,9 +64,9 @@ class Node:
         self.name = name or node_name(settings)
         #: Where data is kept, opened by whoever runs the node; None: in memory.
         self.data_dir = data_dir
-        #: What the nodes of a cluster show each other that they have; empty for a node alone.
         plan = next_start.carry_out(data_dir) if data_dir is not None else None
         is_clustered = plan is not None or wants_cluster(settings, data_dir)
+        #: What the nodes of a cluster show each other that they have; empty for a node alone.
         self.secret = cluster_secret(settings.cluster, data_dir) if is_clustered else b""
         #: Set when the node can keep nothing more; see `failure.give_up`.
         self.failure = Failure()
@@ -103,16 +103,7 @@ class Node:
         self.cluster: NodeCluster | None = self._make_cluster(plan) if is_clustered else None
         #: Has put back what an earlier run left, and keeps what changes; None: nothing is kept.
         self.store: NodeStore | None = None
-        if data_dir is not None:
-            make_keeper = MetadataKeeper if self.cluster is None else self.cluster.make_keeper
-            budget = message_budget(settings.memory)
-            self.store = NodeStore(data_dir, self.engine, budget, make_keeper=make_keeper)
-            self.keeper: MetadataKeeper | None = self.store.keeper
-        elif self.cluster is not None:
-            self.keeper = self.cluster.make_keeper(self.engine, lambda _record: None)
-            self.keeper.attach()
-        else:
-            self.keeper = restore(self.engine) if restore is not None else None
+        self.keeper: MetadataKeeper | None = self._make_keeper(restore)
         if self.cluster is not None:
             # Its content is what all nodes agree on, when they do.
             self.cluster.prepare()
@@ -123,6 +114,21 @@ class Node:
             raise StartError(f"definitions cannot be imported:\n{error}") from error
         except (DirectoryError, PolicyError) as error:
             raise StartError(f"the configured defaults cannot be used: {error}") from error
+
+    def _make_keeper(
+        self, restore: Callable[[Engine], MetadataKeeper] | None
+    ) -> MetadataKeeper | None:
+        """Who keeps the definitions; None: nobody does."""
+        if self.data_dir is not None:
+            make_keeper = MetadataKeeper if self.cluster is None else self.cluster.make_keeper
+            budget = message_budget(self.settings.memory)
+            self.store = NodeStore(self.data_dir, self.engine, budget, make_keeper=make_keeper)
+            return self.store.keeper
+        if self.cluster is not None:
+            keeper = self.cluster.make_keeper(self.engine, lambda _record: None)
+            keeper.attach()
+            return keeper
+        return restore(self.engine) if restore is not None else None
 
     def _make_content(self) -> None:
         """What the broker starts with besides what it kept.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
 from typing import NoReturn
 
 _READY = "--ready-fd"
+#: How long the answer to a request that ends the node has to leave.
+ANSWER_LEAVES_S = 0.1
 
 
 class Again:
@@ -19,6 +22,11 @@ class Again:
         self.has_told_ready = False
         self._ready_fd = ready_fd
         self._watch_fd = watch_fd
+
+    def after_answer(self, loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+        """Have the node stop and start again, when the answer to whoever asked has left."""
+        self.wanted = True
+        loop.call_later(ANSWER_LEAVES_S, stopping.set)
 
     def execute(self) -> NoReturn:
         """The same command with the same process id; descriptors but those it is given close."""

@@ -1,0 +1,154 @@
+"""The small parts behind the operators of a cluster: bad input, and what is kept between starts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from warren.cluster.member_liveness import Liveness
+from warren.cluster.metadata import Node
+from warren.cluster.metadata_commands import NodeDown
+from warren.config import load_settings
+from warren.management.peers import PeerAnswer, PeerSilent, Question
+from warren.node import next_start
+from warren.node.agreement_files import AgreementFiles
+from warren.node.errors import StartError
+from warren.node.link_addresses import LinkAddresses, parse_address
+from warren.node.next_start import NextStart
+from warren.node.peer_facts import NodeFacts, PeerFacts
+from warren.node.peer_questions import ANSWER, ASK, PeerQuestions
+from warren.node.start_again import without_option
+
+
+def test_a_reset_forgets_all_but_the_incarnation(tmp_path: Path) -> None:
+    files = AgreementFiles(tmp_path)
+    assert [files.begin_life(), files.begin_life()] == [1, 2]
+    files.keep_cluster_id("ours")
+    for name in ("log", "salvage", "agreement/raft"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "file").write_text("x")
+    plan = NextStart(True, ("a@b",), {"a@b": "b:1"})
+    next_start.plan(tmp_path, plan)
+    kept = msgspec.structs.replace(plan, wipe=False)
+    assert next_start.carry_out(tmp_path) == kept
+    assert not list((tmp_path / "log").iterdir())
+    assert not (tmp_path / "salvage").exists()
+    # A start that was cut short is done again, and wipes nothing more.
+    (tmp_path / "log" / "new").write_text("x")
+    assert next_start.carry_out(tmp_path) == kept
+    assert (tmp_path / "log" / "new").exists()
+    again = AgreementFiles(tmp_path)
+    assert again.begin_life() == 3
+    assert again.identity.cluster_id == ""
+    next_start.done(tmp_path)
+    assert next_start.carry_out(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"wipe":1}', '{"wipe":true,"x":1}', "\xff"])
+def test_a_plan_that_cannot_be_read_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+    (tmp_path / "agreement").mkdir()
+    (tmp_path / "agreement" / "next").write_text(text, "latin-1")
+    with pytest.raises(StartError, match="left as it is"):
+        next_start.carry_out(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("10.0.0.1:25672", ("10.0.0.1", 25672)),
+        ("[::1]:1", ("::1", 1)),
+        ("host:0", None),
+        ("host:65536", None),
+        ("host:٣", None),
+        (":1", None),
+        ("host", None),
+        ("", None),
+    ],
+)
+def test_addresses(text: str, found: tuple[str, int] | None) -> None:
+    assert parse_address(text) == found
+
+
+def test_where_a_node_is_as_configured_as_told_or_by_its_name(tmp_path: Path) -> None:
+    keys = {"cluster.listen": "25700", "cluster.nodes.a@x": "10.0.0.9:1"}
+    settings = load_settings(None, {}, keys)
+    addresses = LinkAddresses(settings, "me@here", tmp_path)
+    addresses.told({"a@x": "h:2", "b@x": "h:3", "c@x": "nonsense", "me@here": "h:4"}, "b@x")
+    assert addresses.of("a@x") == ("10.0.0.9", 1)
+    assert addresses.of("b@x") == ("h", 3)
+    assert addresses.of("c@x") == ("x", 25700)
+    # Of others a node knows what it heard; of itself it knows best.
+    addresses.told({"b@x": "other:9"}, "a@x")
+    assert addresses.of("b@x") == ("h", 3)
+    addresses.told({"b@x": "moved:9"}, "b@x")
+    again = LinkAddresses(settings, "me@here", tmp_path)
+    assert again.of("b@x") == ("moved", 9)
+    assert again.known(25700)["me@here"] == "here:25700"
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x90", msgspec.msgpack.encode([True] * 9)])
+def test_facts_and_questions_that_no_node_sends(payload: bytes) -> None:
+    facts = PeerFacts(lambda: NodeFacts(True, "", "", (), (), {}), lambda *_: None)
+    with pytest.raises(ValueError, match="cannot be read"):
+        facts.told("a", payload)
+    assert facts.of("a") is None
+    questions = PeerQuestions(lambda *_: True, lambda: ([], []))
+    for take in (questions.on_ask, questions.on_answer):
+        with pytest.raises(ValueError, match="cannot be read"):
+            take("a", payload)
+
+
+def test_questions_are_answered_once_by_who_was_asked() -> None:
+    async def run() -> None:
+        sent: list[tuple[str, int, bytes]] = []
+
+        def send(*frame: object) -> bool:
+            sent.append(frame)  # type: ignore[arg-type]
+            return True
+
+        questions = PeerQuestions(send, lambda: (["a"], []))
+        asking = asyncio.create_task(questions.ask("a", Question("GET", "/nodes"), 5))
+        await asyncio.sleep(0)
+        ((to, kind, payload),) = sent
+        assert (to, kind) == ("a", ASK)
+        number, _ = msgspec.msgpack.decode(payload)
+        answer = msgspec.msgpack.encode((number, PeerAnswer(200, b"1")))
+        questions.on_answer("b", answer)
+        questions.on_answer("a", answer)
+        questions.on_answer("a", answer)
+        assert await asking == PeerAnswer(200, b"1")
+        questions.on_answer("a", answer)
+        with pytest.raises(PeerSilent, match="within"):
+            await questions.ask("a", Question("GET", "/nodes"), 0.01)
+        lost = asyncio.create_task(questions.ask("a", Question("GET", "/nodes"), 5))
+        await asyncio.sleep(0)
+        questions.gone("a")
+        with pytest.raises(PeerSilent, match="cannot be reached"):
+            await lost
+        # Before the API is up nobody is kept waiting.
+        sent.clear()
+        questions.on_ask("a", payload)
+        await asyncio.sleep(0.01)
+        ((to, kind, payload),) = sent
+        assert (to, kind, msgspec.msgpack.decode(payload)[1][0]) == ("a", ANSWER, 503)
+
+    asyncio.run(run())
+
+
+def test_one_that_says_it_has_stopped_is_down_until_its_next_life() -> None:
+    liveness = Liveness("me", 1, 2000, 0)
+    liveness.up("a", 5, 0)
+    assert liveness.verdict("a", Node(5, True), 1) is None
+    liveness.stopped("a", 5)
+    assert liveness.verdict("a", Node(5, True), 1) == NodeDown("a", 5)
+    liveness.heard("a", 2)
+    assert liveness.verdict("a", Node(5, False), 3) is None
+    assert liveness.verdict("a", Node(6, True), 3) is None
+
+
+def test_a_command_line_without_an_option() -> None:
+    words = ["serve", "--ready-fd", "5", "--config", "--ready-fd=7", "x"]
+    assert without_option(words, "--ready-fd") == ["serve", "--config", "x"]
