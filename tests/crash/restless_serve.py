@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from warren.engine.engine import Engine
 from warren.node import node, store
@@ -29,8 +30,8 @@ UPKEEP = UpkeepSettings(
 class RestlessStore(NodeStore):
     """A node's store with these settings instead of those it is given."""
 
-    def __init__(self, path: Path, engine: Engine, _budget_bytes: int) -> None:
-        super().__init__(path, engine, BUDGET_BYTES, UPKEEP)
+    def __init__(self, path: Path, engine: Engine, _budget_bytes: int, **more: Any) -> None:
+        super().__init__(path, engine, BUDGET_BYTES, UPKEEP, **more)
 
 
 if __name__ == "__main__":

@@ -133,6 +133,11 @@ def test_make_targets_exist() -> None:
 
 def test_warren_commands_on_the_pages_work(tmp_path: Path) -> None:
     found = [shlex.split(line) for line in commands() if line.startswith("warren ")]
+    # Those of a try-out cluster are the first of the page on clustering, where they are run.
+    clustering = (ROOT / "docs" / "operations" / "clustering.md").read_text()
+    for words in [words for words in found if words[1] == "cluster"]:
+        assert f"$ {shlex.join(words)}" in clustering
+        found.remove(words)
     assert [words[1] for words in found] == ["dev", "serve"]
     operating = "".join(
         f"{part}.tcp.ip = 127.0.0.1\n{part}.tcp.port = 0\n" for part in ("management", "prometheus")
