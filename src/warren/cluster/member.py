@@ -18,7 +18,7 @@ from warren.cluster.member_liveness import Liveness
 from warren.cluster.member_machine import MemberMachine, decode_image, encode_image
 from warren.cluster.member_proposals import Proposal, Proposals
 from warren.cluster.member_readiness import Readiness
-from warren.cluster.metadata import Node
+from warren.cluster.metadata import Node, View, ViewCommand
 from warren.cluster.metadata_commands import (
     Answer,
     Command,
@@ -148,6 +148,11 @@ class Member:
         return self._machine.metadata.nodes()
 
     @property
+    def views(self) -> dict[str, View]:
+        """The view of every mirrored queue, to look at."""
+        return self._machine.metadata.views()
+
+    @property
     def cluster_id(self) -> str:
         """The id of the cluster; empty as long as a joining node does not know it."""
         return self._machine.metadata.cluster_id or self._founding_id
@@ -225,6 +230,10 @@ class Member:
     def propose(self, change: bytes) -> int:
         """Have a change of the definitions applied everywhere; the ticket of what comes of it."""
         return self._propose(Define(change), len(change))
+
+    def change_view(self, command: ViewCommand) -> int:
+        """Have a view made or changed; the ticket of what comes of it."""
+        return self._propose(command)
 
     def forget(self, node: str) -> int:
         """Let a node that is down go for ever: out of the table, then out of the members."""
