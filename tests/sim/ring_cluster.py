@@ -190,7 +190,9 @@ class RingNemesis(MemberNemesis):
             return
         dice = self.world.random
         dice.shuffle(names)
-        count = dice.choice((1, 2, 2, 3, 3))
+        count = max(dice.choice((1, 2, 2, 3, 3)), self.cluster.plan.settings.min_in_sync)
+        if len(names) < count:
+            return
         orderer = self.cluster.nodes[dice.choice(names)]
         orderer.order(commands.Place(name, view.epoch, tuple(names[:count])))
 

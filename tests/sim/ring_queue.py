@@ -81,12 +81,16 @@ class SimQueue:
         self.pump()
 
     def gateway_gone(self, gateway: str) -> None:
-        if not self.replica.is_master:
-            return
+        self.early = {name: one for name, one in self.early.items() if one[0] != gateway}
         gone = [name for name, one in self.consumers.items() if one.gateway == gateway]
         for name in gone:
             del self.consumers[name]
         self._give_back(lambda to: to[0] in gone)
+        self.pump()
+
+    def _give_back_unclaimed(self) -> None:
+        """Deliveries of the master before, whose consumers have not come."""
+        self._give_back(lambda to: to[0] not in self.consumers)
         self.pump()
 
     def settle(self, consumer: str, number: int, index: int, kind: str) -> None:
@@ -196,7 +200,9 @@ class SimQueue:
         if promoted:
             self._forget_clients()
             self.outstanding = dict(self.log.state.inherited)
-            self.oracles.counts["inherited"] += len(self.outstanding)
+            if self.outstanding:
+                self.oracles.counts["inherited"] += len(self.outstanding)
+                self.node.later(1_000_000, self._give_back_unclaimed)
             self.taken = dict(self.log.state.seen)
         self.is_accepting = True
         self.handing_since_ms = None

@@ -9,6 +9,7 @@ class Feed:
     """Begins with a greeting that was answered and ends with the epoch or the next greeting."""
 
     __slots__ = (
+        "began_anew",
         "chunks_in_flight",
         "cursor",
         "gap_upto",
@@ -27,13 +28,21 @@ class Feed:
     )
 
     def __init__(
-        self, node: str, nonce: int, next_index: int, gap: tuple[int, int], is_learner: bool
+        self,
+        node: str,
+        nonce: int,
+        next_index: int,
+        gap: tuple[int, int],
+        is_learner: bool,
+        began_anew: bool,
     ) -> None:
         self.node = node
         #: Of the greeting; the session of a copy.
         self.nonce = nonce
         self.next_index = next_index
         self.is_learner = is_learner
+        #: Its copy was empty when this began.
+        self.began_anew = began_anew
         #: What the peer has on its disk, and whether that lacks nothing; told by learners.
         self.persisted = 0
         self.is_full = False

@@ -63,7 +63,10 @@ class Feeding(Core):
             return
         at = self._common(hello)
         gap = hello.gap
-        if at < log.first_retained - 1:
+        begins_anew = at < log.first_retained - 1
+        if is_learner and gap[0] < gap[1] and not self._goes_on_with_copies:
+            begins_anew = True
+        if begins_anew:
             if not is_learner:
                 return  # Late: a mirror has got more than that long ago.
             at = log.applied_index
@@ -73,11 +76,16 @@ class Feeding(Core):
             )
         else:
             match = frames.Match(hello.nonce, frames.TAIL, at, (), b"")
-        feed = Feed(sender, hello.nonce, at + 1, gap, is_learner)
+        feed = Feed(sender, hello.nonce, at + 1, gap, is_learner, begins_anew)
         self._feeds[sender] = feed
         self._send(sender, match)
         self._pump(feed)
         self._tell(feed)
+
+    @property
+    def _goes_on_with_copies(self) -> bool:
+        """Whether a copy that was begun by another master may be completed."""
+        return True
 
     def _common(self, hello: Hello) -> int:
         return self.log.lineage.common(self.log.last_index, hello.lineage, hello.last)

@@ -18,9 +18,11 @@ class Mastering(Mirroring):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        #: The operation that this epoch was begun with, and whether its commit was told.
+        #: The operation that this epoch was begun with, and the one to be committed before serving.
         self._start_index = 0
-        self._start_promoted = False
+        self._serve_from = 0
+        #: Another has served since this replica last did; also if an epoch ended in between.
+        self._is_promotion = False
         self.is_serving = False
         #: What came round the ring.
         self._token = 0
@@ -85,11 +87,9 @@ class Mastering(Mirroring):
         batch = Batch(index, index, self.epoch, self.log.view_operation(self.epoch, promoted))
         self.log.append(batch)
         self._serve_from = index
-        self._start_promoted = promoted
+        self._is_promotion |= promoted
         self.is_serving = False
         self._took(batch)
-
-    _serve_from = 0
 
     def _took(self, batch: Batch) -> None:
         size = len(batch.data)
@@ -119,7 +119,8 @@ class Mastering(Mirroring):
                 self._tell_commit_ms = self._now_ms + self.settings.commit_ms
             if not self.is_serving and self.commit_index >= self._serve_from:
                 self.is_serving = True
-                self._effects.append(effects.BecameMaster(self.epoch, self._start_promoted))
+                self._effects.append(effects.BecameMaster(self.epoch, self._is_promotion))
+                self._is_promotion = False
         self._look_at_learners()
         self._try_hand_over()
 
@@ -159,13 +160,18 @@ class Mastering(Mirroring):
                 self._effects.append(effects.ProposeExpand(self.epoch, feed.node))
             self._copy(feed)
 
+    @property
+    def _goes_on_with_copies(self) -> bool:
+        """Not if that could take for ever: this master may never serve without a new mirror."""
+        return self.is_serving or self.has_enough
+
     def _copy(self, feed: Feed) -> None:
         """Go on with the copy, if there is one.
 
-        Not before this master serves: what it has applied by then includes all that a learner may
-        have applied when it was fed by another.
+        Not before this master serves, unless the learner began with nothing: what it has applied by
+        then includes all that a learner may have applied when it was fed by another.
         """
-        if not self.is_serving or feed.is_copied or feed.is_reading:
+        if not (self.is_serving or feed.began_anew) or feed.is_copied or feed.is_reading:
             return
         settings = self.settings
         is_wanted = self._is_sync_wanted or settings.sync_automatically
