@@ -142,7 +142,7 @@ class Gateway:
             kind = "r"
         else:
             return
-        delay = dice.randint(0, 30_000)
+        delay = dice.randint(0, 2_000 if self.node.cluster.is_draining else 30_000)
         self.node.later(delay, lambda: self._settle(attached, number, index, kind))
 
     def _settle(self, attached: _Attached, number: int, index: int, kind: str) -> None:

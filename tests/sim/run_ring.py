@@ -16,6 +16,8 @@ from warren.replication.settings import ReplicaSettings
 
 #: How long the queues have to be served, whole and empty after the last fault.
 RECOVERY_MS = 12_000
+#: Of one producer, so that all can be consumed in that time.
+MESSAGES_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,9 @@ class Client:
         self._gateway: Gateway | None = None
         self._lives = 0
 
-    def start(self) -> None:
-        self.world.after(self.world.random.randint(300_000, 700_000), self._step)
+    def start(self, after_ms: int = 300) -> None:
+        delay = after_ms + self.world.random.randint(0, 400)
+        self.world.after(delay * 1000, self._step)
 
     def _connect(self) -> Gateway | None:
         """Stay with a node as long as it lives; then go to another, as another client."""
@@ -65,11 +68,13 @@ class Client:
 
 
 class Producer(Client):
+    _published = 0
+
     def _connected(self, gateway: Gateway) -> None:
         self._channel = gateway.open_channel(self.queue, f"{self.name}.{self._lives}")
 
     def _step(self) -> None:
-        if self.cluster.is_draining:
+        if self.cluster.is_draining or self._published >= MESSAGES_MAX:
             return
         dice = self.world.random
         self.world.after(dice.randint(self.every_us // 2, self.every_us * 3 // 2), self._step)
@@ -79,6 +84,7 @@ class Producer(Client):
         channel = self._channel
         count = min(dice.choice((1, 1, 2, 4)), self.window - (channel.last - channel.confirmed))
         if count > 0:
+            self._published += count
             gateway.node.awake(lambda: gateway.publish(channel, count))
 
 
@@ -145,8 +151,10 @@ def run_ring(
         ]
     nemesis = RingNemesis(cluster, dice.choice((150_000, 300_000, 700_000)), False)
     cluster.start()
-    for starter in (*clients, nemesis):
-        starter.start()
+    nemesis.start()
+    for client in clients:
+        # Some come late, and find a backlog.
+        client.start(dice.choice((300, 300, 2_000)) if isinstance(client, Reader) else 300)
     cluster.run_ms(trouble_ms)
     nemesis.stop()
     cluster.is_draining = True
@@ -171,9 +179,10 @@ def recover(cluster: RingCluster) -> None:
 
     def is_whole() -> bool:
         for name in cluster.queue_names:
-            queue = cluster.master(name)
-            if queue is not None:
-                queue.run(queue.replica.start_sync)
+            for node in cluster.up:
+                queue = node.queues[name]
+                if queue.replica.is_master:
+                    queue.run(queue.replica.start_sync)
         return cluster.is_whole()
 
     cluster.run_ms(1_000)
