@@ -166,6 +166,7 @@ class ModelLog(LogPort):
         #: What happened to messages of the gap: gone or given back.
         self.touched: dict[int, str] = {}
         self.salvaged: list[Entry] = []
+        self.salvaged_messages: dict[int, list[Any]] = {}
         #: An oracle looks first.
         self.on_truncate: Callable[[int], None] = lambda _: None
 
@@ -275,6 +276,10 @@ class ModelLog(LogPort):
 
     def salvage(self, after_index: int) -> None:
         self.salvaged.extend(self.copy.entries[max(after_index - self.copy.base, 0) :])
+        state = self.copy.image.clone()
+        for number, (_, op) in enumerate(self.copy.entries, self.copy.base + 1):
+            state.apply(number, op)
+        self.salvaged_messages = state.messages
 
     # -- applying
 

@@ -579,13 +579,15 @@ class Member:
     def _ask_to_join(self) -> None:
         if self._seeds and self._now_ms >= self._ask_to_join_ms:
             self._ask_to_join_ms = self._now_ms + self.settings.join_ms
-            payload = frames.encode(frames.Join(self.node, False))
+            payload = frames.encode(frames.Join(self.node, False, not self.raft.log.last_index))
             self._send(self._seeds[0], frames.JOIN, payload)
             self._seeds.rotate(-1)
 
     def _on_join(self, join: frames.Join) -> None:
         if self.is_leader:
             if join.node in self.raft.membership.voters:
+                if not join.is_new:
+                    return  # It was let in before it went down, and will hear so.
                 # With its disk lost it could vote twice in one term.
                 reason = f"{join.node} is a member already; forget it before it joins anew"
                 payload = frames.encode(frames.JoinRefused(reason))
@@ -593,5 +595,5 @@ class Member:
             elif join.node not in self._machine.leaving:
                 self._joining[join.node] = self._now_ms
         elif self.raft.leader is not None and not join.forwarded:
-            payload = frames.encode(frames.Join(join.node, True))
+            payload = frames.encode(frames.Join(join.node, True, join.is_new))
             self._send(self.raft.leader, frames.JOIN, payload)

@@ -84,10 +84,9 @@ class SyncProgress(msgspec.Struct, frozen=True, gc=False):
 
 
 class Salvage(msgspec.Struct, frozen=True, gc=False):
-    """Put aside all operations above this index: the cluster has gone on without them.
+    """An operator was told to expect this: the cluster has gone on without what this replica had.
 
-    Comes before the log is truncated, in the same input: the port is asked (`LogPort.salvage`).
-    This effect says that it happened.
+    Live messages and all operations above this index were put aside (`LogPort.salvage`).
     """
 
     after_index: int

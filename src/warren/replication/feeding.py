@@ -66,6 +66,9 @@ class Feeding(Core):
         begins_anew = at < log.first_retained - 1
         if is_learner and gap[0] < gap[1] and not self._goes_on_with_copies:
             begins_anew = True
+        if is_learner and view is not None and 0 < _last_epoch(hello) < view.unclean:
+            # This copy may lack messages that are in the other: equal logs, but not equal queues.
+            begins_anew = True
         if begins_anew:
             if not is_learner:
                 return  # Late: a mirror has got more than that long ago.
@@ -145,3 +148,7 @@ class Feeding(Core):
         for feed in self._feeds.values():
             self._tell(feed)
         self._tell_commit_ms = NEVER_MS
+
+
+def _last_epoch(hello: Hello) -> int:
+    return hello.lineage[-1][0] if hello.lineage else 0

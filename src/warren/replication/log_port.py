@@ -74,4 +74,4 @@ class LogPort(ABC):
 
     @abstractmethod
     def salvage(self, after_index: int) -> None:
-        """Put the operations above an index aside; they are about to be truncated."""
+        """Put aside what is about to go: live messages, and the operations above an index."""

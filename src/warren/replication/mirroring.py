@@ -91,8 +91,9 @@ class Mirroring(Feeding):
         self._persisted = min(self._persisted, at)
 
     def _salvage(self, at: int) -> None:
+        """Keep what an operator has given up by taking a replica that lacked it."""
         view, log = self.adopted, self.log
-        if view is not None and log.last_index > at and log.lineage.last_epoch < view.unclean:
+        if view is not None and 0 < log.lineage.last_epoch < view.unclean:
             log.salvage(at)
             self._effects.append(effects.Salvage(at))
 
