@@ -247,7 +247,8 @@ class Mastering(Mirroring):
         if not self.is_master:
             return NEVER_MS
         due = self._tell_commit_ms
-        if self._pending is not None:
+        is_handing = self._hand_to is not None and self.commit_index == self.last_index
+        if self._pending is not None or is_handing:
             due = min(due, self._propose_at_ms)
         if len(self.ring) > 1 and self._token < self.last_index:
             due = min(due, self._now_ms + self.settings.report_ms)
