@@ -44,6 +44,7 @@ bench: $(VENV)/.built
 	$(BIN)/python -m bench $(BENCH)
 
 # Clusters in virtual time, each from a seed; a failure says which. One again: SIM="--show SEED".
+# Mirrored queues alone: SIM="--seeds 0 --members 0 --rings 20000".
 sim: $(VENV)/.built
 	cd tests && ../$(BIN)/python -m sim $(SIM)
 

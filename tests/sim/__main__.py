@@ -6,29 +6,34 @@ import argparse
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sim.run import Result, run_seed
 from sim.run_members import MemberResult, run_members
+from sim.run_ring import RingResult, run_ring
 from sim.world import World
 
+AnyResult = Result | MemberResult | RingResult
+#: What a schedule is about, as `--show` takes it: `17` for Raft alone, `members:17`, `rings:17`.
+RUNNERS: dict[str, Callable[..., AnyResult]] = {
+    "raft": run_seed,
+    "members": run_members,
+    "rings": run_ring,
+}
 
-def attempt(seed: int) -> Result | MemberResult | str:
-    """Run a seed, a negative one for members; a failure as text, with what happened last."""
+
+def attempt(named: tuple[str, int]) -> AnyResult | str:
+    """Run a seed; a failure as text, with what happened last."""
     worlds: list[World] = []
+    kind, seed = named
     try:
-        if seed < 0:
-            return run_members(-seed, seen=worlds.append)
-        return run_seed(seed, seen=worlds.append)
+        return RUNNERS[kind](seed, seen=worlds.append)
     except Exception as error:
         recent = worlds[0].recent[-40:] if worlds else []
-        return "\n".join([*recent, f"seed {seed}: {type(error).__name__}: {error}"])
+        return "\n".join([*recent, f"{kind}:{seed}: {type(error).__name__}: {error}"])
 
 
-def results(
-    first: int, seeds: int, members: int, jobs: int
-) -> Iterator[Result | MemberResult | str]:
-    numbers = [*range(first, first + seeds), *(-seed for seed in range(first, first + members))]
+def results(numbers: list[tuple[str, int]], jobs: int) -> Iterator[AnyResult | str]:
     if jobs == 1:
         yield from map(attempt, numbers)
         return
@@ -36,13 +41,14 @@ def results(
         yield from pool.imap(attempt, numbers, chunksize=16)
 
 
-def show_one(seed: int) -> int:
+def show_one(name: str) -> int:
     """Everything that happens in one schedule."""
 
     def talk(world: World) -> None:
         world.verbose = True
 
-    print(run_seed(seed, seen=talk) if seed >= 0 else run_members(-seed, seen=talk))
+    kind, _, seed = name.rpartition(":")
+    print(RUNNERS[kind or "raft"](int(seed), seen=talk))
     return 0
 
 
@@ -50,22 +56,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2_000, help="how many schedules (2000)")
     parser.add_argument("--members", type=int, default=150, help="and with whole members (150)")
+    parser.add_argument("--rings", type=int, default=150, help="and with mirrored queues (150)")
     parser.add_argument("--first", type=int, default=1_000_000, help="the first seed (1000000)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument(
         "--show",
-        type=int,
         metavar="SEED",
-        help="run this one and tell everything; a negative one is with members",
+        help="run this one and tell everything: 17, members:17 or rings:17",
     )
     options = parser.parse_args()
     if options.show is not None:
         return show_one(options.show)
     begin = told = time.monotonic()
     failed = events = virtual = commits = strikes = reads = 0
-    total = options.seeds + options.members
-    outcomes = results(options.first, options.seeds, options.members, options.jobs)
-    for done, result in enumerate(outcomes, 1):
+    counts = {"raft": options.seeds, "members": options.members, "rings": options.rings}
+    numbers = [
+        (kind, seed)
+        for kind, count in counts.items()
+        for seed in range(options.first, options.first + count)
+    ]
+    total = len(numbers)
+    for done, result in enumerate(results(numbers, options.jobs), 1):
         if isinstance(result, str):
             failed += 1
             print(f"\n{result}", flush=True)

@@ -101,6 +101,7 @@ class MemberCluster(Cluster):
     """As `Cluster`, with a member on each node; spares ask to be let in by themselves."""
 
     nodes: dict[str, MemberNode]  # type: ignore[assignment]
+    node_type: type[MemberNode] = MemberNode
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class MemberCluster(Cluster):
         self.member_class = member_class
         self.promises = Promises(self)
         super().__init__(
-            seed, founders, spares, settings, sessions_class=FewSessions, node_class=MemberNode
+            seed, founders, spares, settings, sessions_class=FewSessions, node_class=self.node_type
         )
         self.member_settings = MemberSettings(raft=self.settings, **limits)
 

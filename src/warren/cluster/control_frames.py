@@ -54,6 +54,8 @@ class Join(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     node: NodeId
     forwarded: bool
+    #: Its disk is empty: it has no part in any vote.
+    is_new: bool = True
 
 
 class JoinRefused(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

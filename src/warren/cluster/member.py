@@ -17,7 +17,7 @@ from warren.cluster.member_liveness import Liveness
 from warren.cluster.member_machine import MemberMachine, decode_image, encode_image
 from warren.cluster.member_proposals import Proposal, Proposals
 from warren.cluster.member_readiness import Readiness
-from warren.cluster.metadata import Node
+from warren.cluster.metadata import Node, View, ViewCommand
 from warren.cluster.metadata_commands import (
     Answer,
     Command,
@@ -139,6 +139,11 @@ class Member:
         return self._machine.metadata.nodes()
 
     @property
+    def views(self) -> dict[str, View]:
+        """The view of every mirrored queue, to look at."""
+        return self._machine.metadata.views()
+
+    @property
     def cluster_id(self) -> str:
         """The id of the cluster; empty as long as a joining node does not know it."""
         return self._machine.metadata.cluster_id or self._founding_id
@@ -220,6 +225,10 @@ class Member:
     def propose(self, change: bytes) -> int:
         """Have a change of the definitions applied everywhere; the ticket of what comes of it."""
         return self._propose(Define(change), len(change))
+
+    def change_view(self, command: ViewCommand) -> int:
+        """Have a view made or changed; the ticket of what comes of it."""
+        return self._propose(command)
 
     def forget(self, node: str) -> int:
         """Let a node that is down go for ever: out of the table, then out of the members."""
@@ -569,13 +578,15 @@ class Member:
     def _ask_to_join(self) -> None:
         if self._seeds and self._now_ms >= self._ask_to_join_ms:
             self._ask_to_join_ms = self._now_ms + self.settings.join_ms
-            payload = frames.encode(frames.Join(self.node, False))
+            payload = frames.encode(frames.Join(self.node, False, not self.raft.log.last_index))
             self._send(self._seeds[0], frames.JOIN, payload)
             self._seeds.rotate(-1)
 
     def _on_join(self, join: frames.Join) -> None:
         if self.is_leader:
             if join.node in self.raft.membership.voters:
+                if not join.is_new:
+                    return  # It was let in before it went down, and will hear so.
                 # With its disk lost it could vote twice in one term.
                 reason = f"{join.node} is a member already; forget it before it joins anew"
                 payload = frames.encode(frames.JoinRefused(reason))
@@ -583,5 +594,5 @@ class Member:
             elif join.node not in self._machine.leaving:
                 self._joining[join.node] = self._now_ms
         elif self.raft.leader is not None and not join.forwarded:
-            payload = frames.encode(frames.Join(join.node, True))
+            payload = frames.encode(frames.Join(join.node, True, join.is_new))
             self._send(self.raft.leader, frames.JOIN, payload)

@@ -49,6 +49,8 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     learners: tuple[str, ...]
     #: The nodes that are to have replicas.
     wanted: tuple[str, ...]
+    #: The last epoch that began with a replica which may have lacked messages.
+    unclean: int = 0
 
 
 class _Image(msgspec.Struct, array_like=True):
@@ -237,7 +239,7 @@ class Metadata:
         self._views[command.queue] = view
         return Result(Answer.DONE, view.epoch)
 
-    def _change_view(self, command: _ViewCommand) -> Result:
+    def _change_view(self, command: _ViewChange) -> Result:
         view = self._views.get(command.queue)
         if view is None:
             return _NOT_FOUND
@@ -253,7 +255,7 @@ class Metadata:
         self._views[command.queue] = changed
         return Result(Answer.DONE, changed.epoch)
 
-    def _changed(self, view: View, command: _ViewCommand) -> View | None:
+    def _changed(self, view: View, command: _ViewChange) -> View | None:
         """The view as the command wants it, or None where that must not be."""
         in_sync = view.in_sync
         match command:
@@ -273,7 +275,9 @@ class Metadata:
             case commands.UncleanPromote(node=node):
                 if view.master is not None or node not in view.learners:
                     return None
-                return msgspec.structs.replace(view, master=node, in_sync=(node,))
+                return msgspec.structs.replace(
+                    view, master=node, in_sync=(node,), unclean=view.epoch + 1
+                )
             case commands.Place(replicas=replicas):
                 known = all(node in self._nodes for node in replicas)
                 if not known or len(set(replicas)) != len(replicas):
@@ -314,7 +318,7 @@ class Metadata:
         learners = tuple(
             node for node in view.wanted if node not in in_sync and self._is_alive(node)
         )
-        return View(view.epoch + 1, master, in_sync, learners, view.wanted)
+        return View(view.epoch + 1, master, in_sync, learners, view.wanted, view.unclean)
 
     def _is_alive(self, name: str) -> bool:
         node = self._nodes.get(name)
@@ -324,7 +328,7 @@ class Metadata:
         return next((name for name in names if self._is_alive(name)), None)
 
 
-_ViewCommand = (
+_ViewChange = (
     commands.DropView
     | commands.Shrink
     | commands.Expand
@@ -332,6 +336,7 @@ _ViewCommand = (
     | commands.UncleanPromote
     | commands.Place
 )
+ViewCommand = commands.CreateView | _ViewChange
 
 
 def _is_as_expected(record: Record | None, expected: int | None) -> bool:

@@ -1,0 +1,1 @@
+"""Mirrored queues: the fenced ring. Sans-IO; docs/internals/mirrors.md has the protocol."""

@@ -1,0 +1,265 @@
+"""The master's part: commit what all have, let learners in, put laggards out, hand over."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from warren.replication import effects
+from warren.replication.core import NEVER_MS
+from warren.replication.feed import Feed
+from warren.replication.frames import FULL, REPORT, Chunk, Credit, Token
+from warren.replication.mirroring import Mirroring
+from warren.replication.types import Batch
+
+
+class Mastering(Mirroring):
+    """What a replica does while it is the master."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        #: The operation that this epoch was begun with, and the one to be committed before serving.
+        self._start_index = 0
+        self._serve_from = 0
+        #: Another has served since this replica last did; also if an epoch ended in between.
+        self._is_promotion = False
+        self.is_serving = False
+        #: What came round the ring.
+        self._token = 0
+        #: What mirrors say of themselves, and whose links are broken.
+        self._reports: dict[str, int] = {}
+        self._down: set[str] = set()
+        self._stalled_ms: int | None = None
+        self._propose_at_ms = 0
+        #: A learner that may be in sync already, for all that is known here.
+        self._pending: str | None = None
+        self._hand_to: str | None = None
+        self._is_sync_wanted = False
+        self._is_sync_cancelled = False
+        self._window: deque[tuple[int, int]] = deque()
+        self._window_bytes = 0
+
+    # -- looking
+
+    @property
+    def may_append(self) -> bool:
+        """Whether operations can be given a place in the log now."""
+        return self.is_master
+
+    @property
+    def is_congested(self) -> bool:
+        """More than a window waits to be committed: take nothing more from publishers."""
+        return self._window_bytes > self.settings.window_bytes
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether as many replicas are in sync as there must be for anything to be committed."""
+        view = self.adopted
+        return view is not None and len(view.in_sync) >= self.settings.min_in_sync
+
+    # -- beginning and end
+
+    def _stand_back(self) -> None:
+        super()._stand_back()
+        self.is_serving = False
+        self._token = 0
+        self._reports.clear()
+        self._stalled_ms = None
+        self._propose_at_ms = 0
+        self._pending = None
+        self._hand_to = None
+        self._window.clear()
+        self._window_bytes = 0
+
+    def _begin_mastering(self) -> None:
+        """Its own log is the truth from now on; the first entry says whose it is."""
+        if self.log.gap[0] < self.log.gap[1]:
+            self.log.close_gap()
+        self._is_matched = True
+        promoted = not self._holds_office
+        self._holds_office = True
+        self._append_start(promoted)
+        self._start_index = self.last_index
+        self._answer_early()
+
+    def _append_start(self, promoted: bool) -> None:
+        index = self.last_index + 1
+        batch = Batch(index, index, self.epoch, self.log.view_operation(self.epoch, promoted))
+        self.log.append(batch)
+        self._serve_from = index
+        self._is_promotion |= promoted
+        self.is_serving = False
+        self._took(batch)
+
+    def _took(self, batch: Batch) -> None:
+        size = len(batch.data)
+        self._window.append((batch.last, size))
+        self._window_bytes += size
+        self._push(batch)
+
+    # -- committing
+
+    def _committable(self) -> int:
+        """All of the ring have it on their disks, and so has who may be in the ring already."""
+        index = self.persisted_index
+        if len(self.ring) > 1:
+            index = min(index, self._token)
+        if self._pending is not None:
+            feed = self._feeds.get(self._pending)
+            index = min(index, feed.persisted if feed is not None else 0)
+        return index
+
+    def _advance(self) -> None:
+        if not self.is_master:
+            return
+        if self.has_enough and self._set_commit(self._committable()):
+            while self._window and self._window[0][0] <= self.commit_index:
+                self._window_bytes -= self._window.popleft()[1]
+            if self._tell_commit_ms == NEVER_MS and self._feeds:
+                self._tell_commit_ms = self._now_ms + self.settings.commit_ms
+            if not self.is_serving and self.commit_index >= self._serve_from:
+                self.is_serving = True
+                self._effects.append(effects.BecameMaster(self.epoch, self._is_promotion))
+                self._is_promotion = False
+        self._look_at_learners()
+        self._try_hand_over()
+
+    def _on_token(self, sender: str, token: Token) -> None:
+        if not self.is_master:
+            return
+        feed = self._feeds.get(sender)
+        if token.flags & REPORT:
+            self._reports[sender] = token.stable
+        elif feed is not None and feed.is_learner:
+            feed.has(min(token.stable, self.last_index))
+            feed.is_full = bool(token.flags & FULL)
+            self._pump(feed)
+            self._advance()
+        elif sender == self.ring[-1] and token.stable > self._token:
+            self._token = min(token.stable, self.last_index)
+            self._stalled_ms = None
+            self._advance()
+
+    # -- learners
+
+    def _joins_at(self) -> int:
+        """What a learner must have: all that is committed, be it known here or not.
+
+        What this master knows to be committed may be less than what was; all of that is before the
+        operation that its epoch began with.
+        """
+        return max(self.commit_index, self._start_index)
+
+    def _look_at_learners(self) -> None:
+        for feed in list(self._feeds.values()):
+            if not feed.is_learner:
+                continue
+            if self._pending is None and feed.is_full and feed.persisted >= self._joins_at():
+                self._pending = feed.node
+                self._propose_at_ms = self._now_ms + self.settings.propose_ms
+                self._effects.append(effects.ProposeExpand(self.epoch, feed.node))
+            self._copy(feed)
+
+    @property
+    def _goes_on_with_copies(self) -> bool:
+        """Not if that could take for ever: this master may never serve without a new mirror."""
+        return self.is_serving or self.has_enough
+
+    def _copy(self, feed: Feed) -> None:
+        """Go on with the copy, if there is one.
+
+        Not before this master serves, unless the learner began with nothing: what it has applied by
+        then includes all that a learner may have applied when it was fed by another.
+        """
+        if not (self.is_serving or feed.began_anew) or feed.is_copied or feed.is_reading:
+            return
+        settings = self.settings
+        is_wanted = self._is_sync_wanted or settings.sync_automatically
+        is_wanted = is_wanted and not self._is_sync_cancelled
+        is_gone = self.log.head_index > feed.gap_upto
+        if not is_wanted and not is_gone:
+            return
+        if feed.chunks_in_flight < settings.chunks_in_flight:
+            feed.is_reading = True
+            self._effects.append(
+                effects.ReadChunk(
+                    feed.node, feed.nonce, feed.cursor, feed.gap_upto, settings.chunk_bytes
+                )
+            )
+
+    def chunk_read(
+        self, learner: str, session: int, cursor: int, data: bytes, is_last: bool
+    ) -> None:
+        """What a `ReadChunk` asked for: messages up to `cursor`."""
+        feed = self._feeds.get(learner)
+        if not self.is_master or feed is None or feed.nonce != session or not feed.is_reading:
+            return
+        feed.is_reading = False
+        feed.chunks_in_flight += 1
+        self._send(learner, Chunk(session, feed.cursor, cursor, is_last, data))
+        feed.cursor, feed.is_copied = cursor, is_last
+        self._copy(feed)
+
+    def _on_credit(self, sender: str, credit: Credit) -> None:
+        feed = self._feeds.get(sender)
+        if self.is_master and feed is not None and feed.nonce == credit.session:
+            feed.chunks_in_flight = max(feed.chunks_in_flight - 1, 0)
+            progress = effects.SyncProgress(sender, credit.cursor, feed.gap_upto)
+            self._effects.append(progress)
+            self._copy(feed)
+
+    # -- laggards
+
+    def _tick_mastering(self) -> None:
+        if not self.is_master:
+            return
+        now_ms = self._now_ms
+        if now_ms >= self._tell_commit_ms:
+            self._tell_all()
+        if self._pending is not None and now_ms >= self._propose_at_ms:
+            self._propose_at_ms = now_ms + self.settings.propose_ms
+            self._effects.append(effects.ProposeExpand(self.epoch, self._pending))
+        self._look_for_laggards(now_ms)
+        self._advance()
+
+    def _look_for_laggards(self, now_ms: int) -> None:
+        if self._token >= self.last_index or len(self.ring) == 1:
+            self._stalled_ms = None
+            return
+        if self._stalled_ms is None:
+            self._stalled_ms = now_ms
+            return
+        laggard = self._laggard()
+        settings = self.settings
+        patience_ms = settings.down_lag_ms if laggard in self._down else settings.max_lag_ms
+        if now_ms - self._stalled_ms >= patience_ms and now_ms >= self._propose_at_ms:
+            self._propose_at_ms = now_ms + settings.propose_ms
+            self._effects.append(effects.ProposeShrink(self.epoch, laggard))
+
+    def _laggard(self) -> str:
+        """The first that is not beyond what came round; if all are, the last did not say so."""
+        for node in self.ring[1:]:
+            if node in self._down or self._reports.get(node, 0) <= self._token:
+                return node
+        return self.ring[-1]
+
+    def _mastering_due_ms(self) -> int:
+        if not self.is_master:
+            return NEVER_MS
+        due = self._tell_commit_ms
+        is_handing = self._hand_to is not None and self.commit_index == self.last_index
+        if self._pending is not None or is_handing:
+            due = min(due, self._propose_at_ms)
+        if len(self.ring) > 1 and self._token < self.last_index:
+            due = min(due, self._now_ms + self.settings.report_ms)
+        return due
+
+    # -- handing over
+
+    def _try_hand_over(self) -> None:
+        node = self._hand_to
+        if node is None or not self.is_serving or self.commit_index < self.last_index:
+            return
+        if self._propose_at_ms <= self._now_ms and self._pending is None:
+            self._propose_at_ms = self._now_ms + self.settings.propose_ms
+            self._effects.append(effects.ProposeHandover(self.epoch, node))
