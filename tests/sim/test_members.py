@@ -20,7 +20,7 @@ CHUNK = 10
 BY_SEED: dict[type[Member], tuple[int, str, int]] = {
     member_mutants.DoneTooEarly: (0, "lacks it", 20),
     member_mutants.ProposesTwice: (0, "was applied at", 20),
-    member_mutants.WakesUpReady: (0, "does not know what was committed", 40),
+    member_mutants.WakesUpReady: (55, "does not know what was committed", 40),
 }
 
 
