@@ -41,6 +41,8 @@ class Plan:
     keep: int = 40
     #: How probable a blow is whenever the protocol passes a place where it hurts.
     aim: float = 0.1
+    #: The disks of learners are slow: what is said of them is late.
+    has_slow_learners: bool = False
     settings: ReplicaSettings = field(default_factory=ReplicaSettings)
 
 
@@ -141,7 +143,14 @@ class RingCluster(MemberCluster):
 
     def view_seen(self, node: MemberNode, queue: SimQueue, before: View | None, view: View) -> None:
         """A node has applied a view; the master's word on what has changed."""
-        if before is None or self.aimed is None:
+        if self.aimed is None:
+            return
+        if self.plan.has_slow_learners and isinstance(node, RingNode):
+            if node.name in view.learners:
+                node.ring_disk.slow[queue.name] = 400_000
+            else:
+                node.ring_disk.slow.pop(queue.name, None)
+        if before is None:
             return
         if set(view.in_sync) - set(before.in_sync):
             newcomer = next(one for one in view.in_sync if one not in before.in_sync)
