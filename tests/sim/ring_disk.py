@@ -28,7 +28,7 @@ class RingDisk:
         self, world: World, state_class: type[State], log_class: type[ModelLog], keep: int
     ) -> None:
         self.world = world
-        self.health = DiskHealth()
+        self.health_of: Callable[[], DiskHealth] = DiskHealth
         self.state_class = state_class
         self.log_class = log_class
         self.keep = keep
@@ -75,7 +75,7 @@ class RingDisk:
 
     def _sync(self) -> None:
         self._is_busy = True
-        dice, health = self.world.random, self.health
+        dice, health = self.world.random, self.health_of()
         count = len(self._waiting)
         delay = dice.randint(health.sync_min_us, health.sync_max_us)
         if health.stalls and dice.random() < health.stalls:

@@ -26,7 +26,8 @@ class RingNode(MemberNode):
         super().__init__(*arguments)
         cluster = self.cluster
         self.ring_disk = RingDisk(self.world, cluster.state_class, cluster.log_class, cluster.keep)
-        self.ring_disk.health = self.disk.health
+        # One disk for both, also after it has been mended.
+        self.ring_disk.health_of = lambda: self.disk.health
         self.ring_disk.on_synced = self._ring_synced
         self.ring_disk.on_error = self.fail_disk
         self.queues: dict[str, SimQueue] = {}
