@@ -185,3 +185,26 @@ def test_partitions_that_are_ignored() -> None:
         cluster.wait_until_ready()
         clients.channel(1).queue_declare("new")
         assert counts(clients.channel(2), "new") == (0, 0)
+
+
+def test_two_nodes_of_which_one_is_preferred() -> None:
+    handling = "cluster_partition_handling"
+    preferred = {
+        handling: "pause_if_all_down",
+        f"{handling}.pause_if_all_down.nodes.1": "node1@localhost",
+        f"{handling}.pause_if_all_down.recover": "ignore",
+    }
+    with Cluster(2, config=preferred) as cluster, Clients(cluster) as clients:
+        channel = clients.channel(1)
+        channel.queue_declare("before", durable=True)
+        cluster.kill(2)
+        # The preferred one decides alone.
+        channel.queue_declare("alone", durable=True)
+        cluster.start(2)
+        assert counts(clients.channel(2), "alone") == (0, 0)
+        cluster.kill(1)
+        # The other cannot, and sends its clients away.
+        eventually(lambda: not can_connect(clients, 2), within_s=PAUSED_S)
+        cluster.start(1)
+        eventually(lambda: can_connect(clients, 2), within_s=PAUSED_S)
+        assert counts(clients.channel(2), "before") == (0, 0)
