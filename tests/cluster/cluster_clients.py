@@ -160,3 +160,33 @@ def refused(code: int, match: str, act: Callable[[], object]) -> None:
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match=match) as error:
         act()
     assert error.value.reply_code == code
+
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+
+
+def publish(channel: BlockingChannel, queue: str, bodies: list[bytes]) -> None:
+    """Persistent messages to one queue."""
+    for body in bodies:
+        channel.basic_publish("", queue, body, PERSISTENT, mandatory=True)
+
+
+def until_nacked(channel: BlockingChannel, queue: str) -> float:
+    """How long it takes until a publish is refused; every one until then was confirmed."""
+    began_s = time.monotonic()
+    while time.monotonic() < began_s + SOON_S:
+        try:
+            channel.basic_publish("", queue, b"unsure", PERSISTENT)
+        except pika.exceptions.NackError:
+            return time.monotonic() - began_s
+        time.sleep(0.005)
+    raise AssertionError("publishes go on being confirmed")
+
+
+def can_connect(clients: Clients, node: int) -> bool:
+    """Whether a node lets clients in."""
+    try:
+        clients.connection(node).close()
+    except pika.exceptions.AMQPConnectionError:
+        return False
+    return True

@@ -22,15 +22,15 @@ from warren.engine.parameters import CLUSTER_NAME
 from warren.management.definitions import DefinitionsError, load_steps
 from warren.model.errand import Errand
 from warren.model.errors import InternalError, Postponed, ResourceError
+from warren.net.link_tls import link_contexts
 from warren.net.peers.handshake import Hello, Refusal
 from warren.net.peers.network import PeerNetwork
 from warren.net.peers.owner import PeerOwner
-from warren.net.peers.settings import Identity
+from warren.net.peers.settings import Identity, PeerTls
 from warren.node import next_start
 from warren.node.agreement import Agreement, AgreementConfig, ProposalError
 from warren.node.errors import StartError, listen_error
 from warren.node.link_addresses import LinkAddresses
-from warren.node.link_tls import make_link_tls
 from warren.node.peer_alarms import ALARMS, PeerAlarms
 from warren.node.peer_facts import FACTS, NodeFacts, PeerFacts
 from warren.node.peer_questions import ANSWER, ASK, PeerQuestions
@@ -117,7 +117,7 @@ class NodeCluster(PeerOwner):
         assert self.agreement is not None
         node, agreement = self._node, self.agreement
         identity = Identity(node.name, agreement.incarnation, agreement.cluster_id)
-        tls = make_link_tls(node.settings.cluster.tls)
+        tls = self._link_tls()
         self.links = PeerNetwork(hub, identity, node.secret, self.log, self, tls=tls)
         endpoint = self._link_endpoint()
         try:
@@ -128,6 +128,13 @@ class NodeCluster(PeerOwner):
         agreement.start(self.links, node.in_turn, node.failure)
         self._call_members()
         self._look()
+
+    def _link_tls(self) -> PeerTls | None:
+        try:
+            contexts = link_contexts(self._node.settings.cluster.tls)
+        except ValueError as error:
+            raise StartError(str(error)) from error
+        return None if contexts is None else PeerTls(*contexts)
 
     def _link_endpoint(self) -> Endpoint:
         try:
