@@ -1,0 +1,217 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { act, quote } from "../api";
+import { plural, rate } from "../format";
+import { useLive } from "../live";
+import { ask, attempt } from "../parts/dialog";
+import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
+import { Badge, Facts, Json, Loaded, PageHead, Panel } from "../parts/small";
+import { List, Plain } from "../parts/table";
+import { go, href } from "../router";
+import { vhost, within } from "../state";
+import type { Binding, Exchange } from "../types";
+import { AddBinding, bindingColumns, pathName } from "./bindings";
+import { rateOf } from "./channels";
+import { Publish } from "./messages";
+
+const TYPES = ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message"];
+
+function isBuiltIn(name: string): boolean {
+  return name === "" || name.startsWith("amq.");
+}
+
+function askDelete(rows: Exchange[], done: () => void): void {
+  const one = rows.length === 1 ? rows[0]! : null;
+  ask({
+    title: one ? `Delete exchange ${one.name}?` : `Delete ${plural(rows.length, "exchange")}?`,
+    body: (
+      <>
+        <p>
+          All bindings from and to {one ? "it" : "them"} go as well. <strong>Whoever publishes to {one ? "it" : "one of them"} afterwards gets an error</strong> and loses the channel. Messages
+          in queues stay.
+        </p>
+        <ul class="names">
+          {rows.map((row) => (
+            <li>
+              <code>{row.name}</code> in <code>{row.vhost}</code>
+            </li>
+          ))}
+        </ul>
+      </>
+    ),
+    verb: "Delete",
+    typed: one ? one.name : `delete ${rows.length}`,
+    run: async () => {
+      for (const row of rows) await act("DELETE", `exchanges/${quote(row.vhost, row.name)}`);
+      done();
+    },
+    done: `${plural(rows.length, "exchange")} deleted`,
+  });
+}
+
+export function ExchangesPage(): JSX.Element {
+  return (
+    <>
+      <PageHead title="Exchanges" />
+      <Panel>
+        <List<Exchange>
+          path={within("exchanges")}
+          noun="exchanges"
+          keyOf={(row) => `${row.vhost} ${row.name}`}
+          bulk={(rows, clear) => {
+            const own = rows.filter((row) => !isBuiltIn(row.name));
+            return (
+              <button type="button" class="danger" disabled={own.length === 0} onClick={() => askDelete(own, clear)}>
+                Delete …
+              </button>
+            );
+          }}
+          columns={[
+            {
+              title: "Name",
+              sort: "name",
+              show: (row) => (
+                <>
+                  <a href={href(["exchanges", row.vhost, pathName(row.name)])}>{row.name || "(default exchange)"}</a>
+                  {!vhost.value && row.vhost !== "/" && <div class="dim small">in {row.vhost}</div>}
+                </>
+              ),
+            },
+            { title: "Type", sort: "type", show: (row) => row.type },
+            {
+              title: "Features",
+              wide: true,
+              show: (row) => (
+                <span class="marks">
+                  {row.durable && <Badge title="durable">D</Badge>}
+                  {row.auto_delete && <Badge title="deleted when nothing is bound any more">AD</Badge>}
+                  {row.internal && <Badge title="internal: clients cannot publish to it">I</Badge>}
+                  {row.policy && <Badge title="policy">{row.policy}</Badge>}
+                </span>
+              ),
+            },
+            { title: "In", numeric: true, show: (row) => (row.message_stats ? rate(rateOf(row.message_stats, "publish_in")) : "–") },
+            { title: "Out", numeric: true, show: (row) => (row.message_stats ? rate(rateOf(row.message_stats, "publish_out")) : "–") },
+          ]}
+        />
+      </Panel>
+      <Drawer title="Add an exchange">
+        <AddExchange />
+      </Drawer>
+    </>
+  );
+}
+
+function AddExchange(): JSX.Element {
+  const [where, setWhere] = useState(vhost.value || "/");
+  const [name, setName] = useState("");
+  const [type, setType] = useState("direct");
+  const [durable, setDurable] = useState("yes");
+  const [pairs, setPairs] = useState<Pair[]>([]);
+  async function add(event: Event): Promise<void> {
+    event.preventDefault();
+    const body = { type, durable: durable === "yes", auto_delete: false, internal: false, arguments: tableOf(pairs) };
+    if (await attempt(() => act("PUT", `exchanges/${quote(where, name)}`, body), `Exchange ${name} is there`)) setName("");
+  }
+  return (
+    <form class="form" onSubmit={(event) => void add(event)}>
+      <Field label="Virtual host">
+        <VhostChoice value={where} onChange={setWhere} />
+      </Field>
+      <Field label="Name">
+        <Text value={name} onChange={setName} required />
+      </Field>
+      <Field label="Type">
+        <Choice value={type} onChange={setType} options={TYPES.map((each) => [each, each])} />
+      </Field>
+      <Field label="Durable">
+        <Choice
+          value={durable}
+          onChange={setDurable}
+          options={[
+            ["yes", "yes"],
+            ["no", "no"],
+          ]}
+        />
+      </Field>
+      <Pairs label="Arguments" pairs={pairs} onChange={setPairs} known={["alternate-exchange", "x-delayed-type", "hash-header"]} />
+      <button type="submit" class="primary">
+        Add exchange
+      </button>
+    </form>
+  );
+}
+
+export function ExchangePage(props: { vhost: string; name: string }): JSX.Element {
+  const path = `exchanges/${quote(props.vhost, props.name)}`;
+  const live = useLive<Exchange>(path);
+  const from = useLive<Binding[]>(`${path}/bindings/source`);
+  const to = useLive<Binding[]>(`${path}/bindings/destination`);
+  const refresh = () => {
+    from.refresh();
+    to.refresh();
+  };
+  return (
+    <Loaded live={live}>
+      {(exchange) => (
+        <>
+          <PageHead
+            title={exchange.name || "(default exchange)"}
+            trail={[["Exchanges", "#/exchanges"]]}
+            sub={
+              <>
+                {exchange.type} exchange in virtual host <code>{exchange.vhost}</code>
+              </>
+            }
+          >
+            {!isBuiltIn(exchange.name) && (
+              <button type="button" class="danger" onClick={() => askDelete([exchange], () => go(["exchanges"]))}>
+                Delete …
+              </button>
+            )}
+          </PageHead>
+          <Panel title="About it">
+            <Facts
+              rows={[
+                ["Durable", exchange.durable ? "yes" : "no"],
+                ["Auto-delete", exchange.auto_delete ? "yes" : "no"],
+                ["Internal", exchange.internal ? "yes" : "no"],
+                ["Policy", exchange.policy ?? "none"],
+                ["Arguments", <Json value={exchange.arguments} />],
+              ]}
+            />
+          </Panel>
+          {exchange.name === "" ? (
+            <Panel title="Leads to">
+              <p class="dim">Every queue, by its name as the routing key. Nothing can be bound to it.</p>
+            </Panel>
+          ) : (
+            <>
+              <Panel title="Leads to">
+                <Loaded live={from}>
+                  {(rows) => (
+                    <Plain label="Bindings from here" rows={rows} keyOf={(row) => `${row.destination_type} ${row.destination} ${row.properties_key}`} columns={bindingColumns(refresh)} empty={<strong>Nothing is bound: what is published here is dropped or returned.</strong>} />
+                  )}
+                </Loaded>
+              </Panel>
+              {(to.data?.length ?? 0) > 0 && (
+                <Panel title="Fed by">
+                  <Plain label="Bindings to here" rows={to.data ?? []} keyOf={(row) => `${row.source} ${row.properties_key}`} columns={bindingColumns(refresh)} />
+                </Panel>
+              )}
+              <Drawer title="Bind something to it">
+                <AddBinding fixed={{ kind: "e", name: exchange.name, vhost: exchange.vhost, isSource: true }} others={[]} onDone={refresh} />
+              </Drawer>
+            </>
+          )}
+          {!exchange.internal && (
+            <Drawer title="Publish a message">
+              <Publish vhost={exchange.vhost} exchange={exchange.name} routingKey="" />
+            </Drawer>
+          )}
+        </>
+      )}
+    </Loaded>
+  );
+}

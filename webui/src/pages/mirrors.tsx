@@ -1,0 +1,208 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { act, may, quote } from "../api";
+import { bytes, count, shellWord, shortNode } from "../format";
+import { useLive } from "../live";
+import { ask } from "../parts/dialog";
+import { Choice } from "../parts/forms";
+import { Badge, Bar, Failure, Panel, stateTone } from "../parts/small";
+import { Plain } from "../parts/table";
+import { href } from "../router";
+import { asMirrors, draw, fallbackExplanation, syncText } from "../ring";
+import type { Mirrors, Queue, Replica } from "../types";
+
+const SIZE = 420;
+const CENTER = SIZE / 2;
+const RADIUS = 130;
+const SPOT = 40;
+
+/** Solid: synchronised. Hatched: not. Dashed: down. So it can be read without colours, too. */
+function Ring({ mirrors }: { mirrors: Mirrors }): JSX.Element {
+  const { spots, hops } = draw(mirrors.replicas, CENTER, RADIUS, SPOT);
+  // One copy by itself needs no room for a ring.
+  const inset = spots.length > 1 ? 0 : RADIUS - 10;
+  const label = spots.map(({ replica }) => `${replica.node}: ${describe(replica)}`).join("; ");
+  return (
+    <svg class="ring" viewBox={spots.length > 1 ? `0 25 ${SIZE} ${SIZE - 65}` : `${inset} ${inset} ${SIZE - 2 * inset} ${SIZE - 2 * inset}`} style={{ maxWidth: `${SIZE - 2 * inset}px` }} role="img" aria-label={`The ring of the queue. ${label}`}>
+      <defs>
+        <pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+          <rect width="7" height="7" class="hatch-ground" />
+          <line x1="0" y1="0" x2="0" y2="7" class="hatch-line" />
+        </pattern>
+        <marker id="arrow" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
+          <path d="M0 0 L8 4 L0 8 z" class="arrow" />
+        </marker>
+      </defs>
+      {hops.map((hop) => (
+        <g key={`${hop.from} ${hop.to}`}>
+          <path class={`hop ${hop.isBroken ? "broken" : ""}`} d={hop.path} marker-end="url(#arrow)" />
+          <text class="hop-label" x={hop.x} y={hop.y} text-anchor="middle" dominant-baseline="middle">
+            {hop.label}
+          </text>
+        </g>
+      ))}
+      {spots.map(({ replica, x, y }) => (
+        <g key={replica.node} class={`spot ${kindOf(replica)}`}>
+          {replica.role === "master" && <circle class="crown" cx={x} cy={y} r={SPOT + 6} />}
+          <circle class="body" cx={x} cy={y} r={SPOT} fill={replica.synchronised || replica.online === false ? undefined : "url(#hatch)"} />
+          <rect class="name-ground" x={x - 34} y={y - 17} width={68} height={34} rx={6} />
+          <text class="spot-name" x={x} y={y - 3} text-anchor="middle">
+            {shortNode(replica.node)}
+          </text>
+          <text class="spot-role" x={x} y={y + 12} text-anchor="middle">
+            {replica.role}
+          </text>
+        </g>
+      ))}
+      {spots.length > 1 && mirrors.commit !== undefined && (
+        <>
+          <text class="ring-middle" x={CENTER} y={CENTER - 6} text-anchor="middle">
+            {count(mirrors.commit)}
+          </text>
+          <text class="ring-note" x={CENTER} y={CENTER + 14} text-anchor="middle">
+            committed
+          </text>
+        </>
+      )}
+    </svg>
+  );
+}
+
+function kindOf(replica: Replica): string {
+  if (replica.online === false) return "down";
+  return replica.synchronised ? "in-sync" : "behind";
+}
+
+function describe(replica: Replica): string {
+  const state = replica.online === false ? "down" : replica.synchronised ? "synchronised" : "not synchronised";
+  return `${replica.role}, ${state}`;
+}
+
+export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
+  const path = `queues/${quote(queue.vhost, queue.name)}`;
+  const live = useLive<Mirrors | Replica[]>(`${path}/mirrors`, 1000);
+  const mirrors = live.data ? asMirrors(live.data) : null;
+  if (!mirrors) {
+    return <Panel>{live.error ? <Failure error={live.error} /> : <p class="loading">Loading …</p>}</Panel>;
+  }
+  const syncing = mirrors.replicas.filter((replica) => replica.sync);
+  const behind = mirrors.replicas.filter((replica) => !replica.synchronised && replica.online !== false);
+  const explained = mirrors.explain?.length ? mirrors.explain : fallbackExplanation(mirrors);
+
+  function run(action: string, words: { title: string; text: string; verb: string; command?: string }, more: object = {}): void {
+    ask({
+      title: words.title,
+      body: <p>{words.text}</p>,
+      verb: words.verb,
+      command: words.command,
+      isHarmless: action === "sync",
+      run: async () => {
+        await act("POST", `${path}/actions`, { action, ...more });
+        live.refresh();
+      },
+      done: "Begun",
+    });
+  }
+
+  const words = `-p ${shellWord(queue.vhost)} ${shellWord(queue.name)}`;
+  return (
+    <>
+      {live.error && <Failure error={live.error} />}
+      <div class="two">
+        <Panel title="The ring" actions={<Badge tone={stateTone(mirrors.state)}>{mirrors.state ?? "?"}</Badge>}>
+          <Ring mirrors={mirrors} />
+          <p class="dim small center">solid: synchronised · hatched: not synchronised · dashed: down · double line: master</p>
+        </Panel>
+        <Panel title="What if">
+          <ul class="explain">
+            {explained.map((line) => (
+              <li>{line}</li>
+            ))}
+          </ul>
+          {mirrors.replicas.length < 2 && (
+            <p>
+              This queue is not mirrored. A policy with <code>ha-mode</code> mirrors it:{" "}
+              <a href={href(["policies"], { add: 1, pattern: `^${queue.name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`, vhost: queue.vhost })}>add one</a>.
+            </p>
+          )}
+          <div class="sync">
+            {syncing.map((replica) => (
+              <div key={replica.node}>
+                <strong>{shortNode(replica.node)}</strong> is being synchronised: {syncText(replica.sync!)}
+                <Bar label={`Synchronisation of ${replica.node}`} part={replica.sync!.done} whole={replica.sync!.total} />
+              </div>
+            ))}
+          </div>
+          <div class="actions">
+            {may.makePolicies() && behind.length > 0 && syncing.length === 0 && (
+              <button
+                type="button"
+                class="primary"
+                onClick={() =>
+                  run("sync", {
+                    title: `Synchronise ${queue.name}?`,
+                    text: `The messages of the queue are copied to ${behind.map((replica) => shortNode(replica.node)).join(", ")}. It goes on serving meanwhile.`,
+                    verb: "Synchronise",
+                    command: `warrenctl sync_queue ${words}`,
+                  })
+                }
+              >
+                Synchronise …
+              </button>
+            )}
+            {may.makePolicies() && syncing.length > 0 && (
+              <button
+                type="button"
+                onClick={() =>
+                  run("cancel_sync", {
+                    title: "Cancel the synchronisation?",
+                    text: "What was copied so far is dropped; the mirrors stay unsynchronised.",
+                    verb: "Cancel it",
+                    command: `warrenctl cancel_sync_queue ${words}`,
+                  })
+                }
+              >
+                Cancel synchronisation …
+              </button>
+            )}
+          </div>
+          {may.makePolicies() && <Transfer mirrors={mirrors} onRun={(node) => run("transfer_leader", { title: `Make ${node} the master of ${queue.name}?`, text: "Publishers and consumers stay connected; the queue pauses for a moment and nothing is lost.", verb: "Transfer" }, { node })} />}
+        </Panel>
+      </div>
+      <Panel title="Copies">
+        <Plain
+          label="Copies of the queue"
+          rows={mirrors.replicas}
+          keyOf={(row) => row.node}
+          columns={[
+            { title: "Node", show: (row) => <a href={href(["nodes", row.node])}>{row.node}</a> },
+            { title: "Role", show: (row) => row.role },
+            {
+              title: "State",
+              show: (row) => <Badge tone={row.online === false ? "bad" : row.synchronised ? "good" : "warn"}>{row.online === false ? "down" : row.synchronised ? "synchronised" : "not synchronised"}</Badge>,
+            },
+            { title: "Position", numeric: true, wide: true, show: (row) => count(row.position) },
+            { title: "Messages behind", numeric: true, show: (row) => count(row.lag_messages) },
+            { title: "Bytes behind", numeric: true, wide: true, show: (row) => bytes(row.lag_bytes) },
+          ]}
+        />
+      </Panel>
+    </>
+  );
+}
+
+function Transfer({ mirrors, onRun }: { mirrors: Mirrors; onRun: (node: string) => void }): JSX.Element | null {
+  const heirs = mirrors.replicas.filter((replica) => replica.role !== "master" && replica.synchronised && replica.online !== false);
+  const [node, setNode] = useState("");
+  if (heirs.length === 0) return null;
+  const chosen = heirs.some((replica) => replica.node === node) ? node : heirs[0]!.node;
+  return (
+    <div class="inline">
+      <Choice label="New master" value={chosen} onChange={setNode} options={heirs.map((replica) => [replica.node, shortNode(replica.node)])} />
+      <button type="button" onClick={() => onRun(chosen)}>
+        Make it the master …
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,260 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { act, quote } from "../api";
+import { count, plural, rate, shellWord, short, shortNode } from "../format";
+import { ask, attempt } from "../parts/dialog";
+import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
+import { Badge, Empty, PageHead, Panel, stateTone } from "../parts/small";
+import { List } from "../parts/table";
+import { href } from "../router";
+import { vhost, within } from "../state";
+import type { Queue } from "../types";
+import { rateOf } from "./channels";
+
+const FIELDS = [
+  "name",
+  "vhost",
+  "node",
+  "state",
+  "durable",
+  "exclusive",
+  "auto_delete",
+  "arguments",
+  "policy",
+  "operator_policy",
+  "messages",
+  "messages_ready",
+  "messages_unacknowledged",
+  "consumers",
+  "slave_nodes",
+  "synchronised_slave_nodes",
+  "damage",
+  "message_stats.publish_details.rate",
+  "message_stats.deliver_get_details.rate",
+  "message_stats.ack_details.rate",
+];
+
+export const QUEUE_ARGUMENTS = [
+  "x-message-ttl",
+  "x-expires",
+  "x-max-length",
+  "x-max-length-bytes",
+  "x-overflow",
+  "x-dead-letter-exchange",
+  "x-dead-letter-routing-key",
+  "x-max-priority",
+  "x-queue-mode",
+  "x-single-active-consumer",
+  "x-cancel-on-ha-failover",
+];
+
+function Features({ row }: { row: Queue }): JSX.Element {
+  const given = Object.keys(row.arguments ?? {});
+  const marks: [string, string, boolean][] = [
+    ["D", "durable: survives a restart", Boolean(row.durable)],
+    ["AD", "deleted when its last consumer leaves", Boolean(row.auto_delete)],
+    ["Excl", "exclusive to one connection", Boolean(row.exclusive)],
+    ["TTL", "messages expire", given.includes("x-message-ttl")],
+    ["Lim", "its length is limited", given.some((key) => key.startsWith("x-max-length"))],
+    ["DLX", "dead letters go on", given.includes("x-dead-letter-exchange")],
+    ["Pri", "messages have priorities", given.includes("x-max-priority")],
+    ["SAC", "one active consumer at a time", given.includes("x-single-active-consumer")],
+  ];
+  return (
+    <span class="marks">
+      {marks.map(([mark, title, isOn]) => isOn && <Badge title={title}>{mark}</Badge>)}
+      {row.policy && (
+        <a class="badge plain" href={href(["policies"], { name: row.policy })} title="policy">
+          {row.policy}
+        </a>
+      )}
+      {row.damage && (
+        <Badge tone="bad" title={row.damage}>
+          damaged
+        </Badge>
+      )}
+    </span>
+  );
+}
+
+export function MirrorMark({ row }: { row: Queue }): JSX.Element | null {
+  const mirrors = row.slave_nodes ?? [];
+  if (mirrors.length === 0) return null;
+  const inSync = row.synchronised_slave_nodes?.length ?? 0;
+  const text = inSync === mirrors.length ? `+${mirrors.length}` : `+${inSync} of ${mirrors.length}`;
+  return (
+    <Badge tone={inSync === mirrors.length ? "good" : "warn"} title={`mirrors: ${mirrors.join(", ")}; ${inSync} synchronised`}>
+      {text}
+    </Badge>
+  );
+}
+
+function list(rows: Queue[], field: "messages" | "messages_ready"): JSX.Element {
+  return (
+    <ul class="names">
+      {rows.slice(0, 50).map((row) => (
+        <li>
+          <code>{row.name}</code> in <code>{row.vhost}</code>: {plural(row[field] ?? 0, "message")}
+        </li>
+      ))}
+      {rows.length > 50 && <li>and {rows.length - 50} more</li>}
+    </ul>
+  );
+}
+
+export function askPurge(rows: Queue[], done: () => void): void {
+  const messages = rows.reduce((sum, row) => sum + (row.messages_ready ?? 0), 0);
+  const one = rows.length === 1 ? rows[0]! : null;
+  ask({
+    title: one ? `Purge queue ${one.name}?` : `Purge ${plural(rows.length, "queue")}?`,
+    body: (
+      <>
+        <p>
+          {plural(messages, "waiting message")} will be <strong>dropped for good</strong>. They do not become dead letters. Messages that consumers hold stay.
+        </p>
+        {list(rows, "messages_ready")}
+      </>
+    ),
+    verb: `Drop ${plural(messages, "message")}`,
+    typed: one ? one.name : `purge ${rows.length}`,
+    command: `warrenctl purge_queue -p ${shellWord(rows[0]!.vhost)} ${shellWord(rows[0]!.name)}`,
+    run: async () => {
+      for (const row of rows) await act("DELETE", `queues/${quote(row.vhost, row.name)}/contents`);
+      done();
+    },
+    done: `${plural(rows.length, "queue")} purged`,
+  });
+}
+
+export function askDelete(rows: Queue[], done: () => void): void {
+  const messages = rows.reduce((sum, row) => sum + (row.messages ?? 0), 0);
+  const consumers = rows.reduce((sum, row) => sum + (row.consumers ?? 0), 0);
+  const one = rows.length === 1 ? rows[0]! : null;
+  ask({
+    title: one ? `Delete queue ${one.name}?` : `Delete ${plural(rows.length, "queue")}?`,
+    body: (
+      <>
+        <p>
+          The {one ? "queue" : "queues"} and {plural(messages, "message")} will be <strong>gone for good</strong>, with all bindings
+          {consumers > 0 && (
+            <>
+              , and <strong>{plural(consumers, "consumer")}</strong> will be cancelled
+            </>
+          )}
+          .
+        </p>
+        {list(rows, "messages")}
+      </>
+    ),
+    verb: `Delete ${plural(rows.length, "queue")}`,
+    typed: one ? one.name : `delete ${rows.length}`,
+    command: `warrenctl delete_queue -p ${shellWord(rows[0]!.vhost)} ${shellWord(rows[0]!.name)}`,
+    run: async () => {
+      for (const row of rows) await act("DELETE", `queues/${quote(row.vhost, row.name)}`);
+      done();
+    },
+    done: `${plural(rows.length, "queue")} deleted`,
+  });
+}
+
+export function QueuesPage(): JSX.Element {
+  return (
+    <>
+      <PageHead title="Queues" />
+      <Panel>
+        <List<Queue>
+          path={within("queues")}
+          fields={FIELDS}
+          noun="queues"
+          keyOf={(row) => `${row.vhost} ${row.name}`}
+          bulk={(rows, clear) => (
+            <>
+              <button type="button" onClick={() => askPurge(rows, clear)}>
+                Purge …
+              </button>
+              <button type="button" class="danger" onClick={() => askDelete(rows, clear)}>
+                Delete …
+              </button>
+            </>
+          )}
+          empty={
+            <Empty title="There is no queue yet.">
+              Clients declare their queues themselves, or add one below.
+            </Empty>
+          }
+          columns={[
+            {
+              title: "Name",
+              sort: "name",
+              show: (row) => (
+                <>
+                  <a href={href(["queues", row.vhost, row.name])}>{row.name}</a>
+                  {!vhost.value && row.vhost !== "/" && <div class="dim small">in {row.vhost}</div>}
+                </>
+              ),
+            },
+            { title: "Features", wide: true, show: (row) => <Features row={row} /> },
+            {
+              title: "Node",
+              sort: "node",
+              wide: true,
+              show: (row) => (
+                <>
+                  {shortNode(row.node ?? "")} <MirrorMark row={row} />
+                </>
+              ),
+            },
+            { title: "State", sort: "state", show: (row) => <Badge tone={stateTone(row.state)}>{row.state ?? "?"}</Badge> },
+            { title: "Ready", sort: "messages_ready", numeric: true, show: (row) => count(row.messages_ready) },
+            { title: "Unacked", sort: "messages_unacknowledged", numeric: true, show: (row) => count(row.messages_unacknowledged) },
+            { title: "Consumers", sort: "consumers", numeric: true, wide: true, show: (row) => short(row.consumers) },
+            { title: "In", sort: "message_stats.publish_details.rate", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "publish")) },
+            { title: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "deliver_get")) },
+            { title: "Acked", sort: "message_stats.ack_details.rate", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "ack")) },
+          ]}
+        />
+      </Panel>
+      <Drawer title="Add a queue">
+        <AddQueue />
+      </Drawer>
+    </>
+  );
+}
+
+function AddQueue(): JSX.Element {
+  const [where, setWhere] = useState(vhost.value || "/");
+  const [name, setName] = useState("");
+  const [durable, setDurable] = useState("yes");
+  const [autoDelete, setAutoDelete] = useState("no");
+  const [pairs, setPairs] = useState<Pair[]>([]);
+  async function add(event: Event): Promise<void> {
+    event.preventDefault();
+    const body = { durable: durable === "yes", auto_delete: autoDelete === "yes", arguments: tableOf(pairs) };
+    if (await attempt(() => act("PUT", `queues/${quote(where, name)}`, body), `Queue ${name} is there`)) setName("");
+  }
+  const yesNo: [string, string][] = [
+    ["yes", "yes"],
+    ["no", "no"],
+  ];
+  return (
+    <form class="form" onSubmit={(event) => void add(event)}>
+      <Field label="Virtual host">
+        <VhostChoice value={where} onChange={setWhere} />
+      </Field>
+      <Field label="Name">
+        <Text value={name} onChange={setName} required />
+      </Field>
+      <Field label="Durable" hint="Survives a restart">
+        <Choice value={durable} onChange={setDurable} options={yesNo} />
+      </Field>
+      <Field label="Auto-delete" hint="Goes when its last consumer leaves">
+        <Choice value={autoDelete} onChange={setAutoDelete} options={yesNo} />
+      </Field>
+      <Pairs label="Arguments" pairs={pairs} onChange={setPairs} known={QUEUE_ARGUMENTS} />
+      <button type="submit" class="primary">
+        Add queue
+      </button>
+    </form>
+  );
+}

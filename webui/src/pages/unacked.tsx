@@ -1,0 +1,50 @@
+import type { JSX } from "preact";
+
+import { quote } from "../api";
+import { count, duration } from "../format";
+import { Empty, Panel, Time } from "../parts/small";
+import { List } from "../parts/table";
+import { href } from "../router";
+import type { ChannelDetails, Queue } from "../types";
+
+interface Held {
+  delivery_tag: number;
+  consumer_tag: string | null;
+  delivered_at: number;
+  age_ms: number;
+  channel_details: ChannelDetails;
+}
+
+/** Who holds what was not acknowledged, and since when. */
+export function Unacked({ queue }: { queue: Queue }): JSX.Element {
+  return (
+    <Panel>
+      <p class="dim">
+        {count(queue.messages_unacknowledged)} messages were delivered and are not acknowledged yet. They go back to the queue when the channel that holds them closes.
+      </p>
+      <List<Held>
+        path={`queues/${quote(queue.vhost, queue.name)}/unacked`}
+        noun="deliveries"
+        noFilter
+        keyOf={(row) => `${row.channel_details.name} ${row.delivery_tag}`}
+        empty={<Empty title="Nobody holds a message of this queue." />}
+        columns={[
+          { title: "Held for", show: (row) => duration(row.age_ms) },
+          { title: "Since", wide: true, show: (row) => <Time at={row.delivered_at} /> },
+          {
+            title: "By",
+            show: (row) =>
+              row.channel_details.connection_name ? (
+                <a href={href(["connections", row.channel_details.connection_name])}>{row.channel_details.connection_name}</a>
+              ) : (
+                row.channel_details.name
+              ),
+          },
+          { title: "User", show: (row) => row.channel_details.user },
+          { title: "Consumer", wide: true, show: (row) => (row.consumer_tag ? <code>{row.consumer_tag}</code> : "basic.get") },
+          { title: "Tag", numeric: true, wide: true, show: (row) => row.delivery_tag },
+        ]}
+      />
+    </Panel>
+  );
+}

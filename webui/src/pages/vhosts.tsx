@@ -1,0 +1,159 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { act, may, quote } from "../api";
+import { count, plural, rate, shellWord } from "../format";
+import { useLive } from "../live";
+import { Chart } from "../parts/chart";
+import { ask, attempt } from "../parts/dialog";
+import { Drawer, Field, Text } from "../parts/forms";
+import { Badge, Facts, Loaded, PageHead, Panel, Tile } from "../parts/small";
+import { List } from "../parts/table";
+import { go, href, place } from "../router";
+import { rateLines, spanQuery } from "../samples";
+import { vhost as chosen } from "../state";
+import type { Stats } from "../types";
+import { rateOf } from "./channels";
+import { MESSAGE_RATES } from "./overview";
+import { PermissionsPanel } from "./users";
+
+interface Vhost {
+  name: string;
+  description?: string;
+  tags?: string[];
+  tracing?: boolean;
+  messages?: number;
+  messages_ready?: number;
+  messages_unacknowledged?: number;
+  message_stats?: Stats;
+}
+
+async function askDelete(row: Vhost, done: () => void): Promise<void> {
+  ask({
+    title: `Delete virtual host ${row.name}?`,
+    body: (
+      <p>
+        <strong>Everything in it is gone for good</strong>: all its queues with {plural(row.messages ?? 0, "message")}, exchanges, bindings, policies and permissions. Whoever is connected to it is
+        sent away.
+      </p>
+    ),
+    verb: "Delete it all",
+    typed: row.name,
+    command: `warrenctl delete_vhost ${shellWord(row.name)}`,
+    run: async () => {
+      await act("DELETE", `vhosts/${quote(row.name)}`);
+      if (chosen.value === row.name) chosen.value = "";
+      done();
+    },
+    done: `Virtual host ${row.name} is gone`,
+  });
+}
+
+export function VhostsPage(): JSX.Element {
+  const [turn, setTurn] = useState(0);
+  return (
+    <>
+      <PageHead title="Virtual hosts" />
+      <Panel>
+        <List<Vhost>
+          key={turn}
+          path="vhosts"
+          noun="virtual hosts"
+          keyOf={(row) => row.name}
+          columns={[
+            { title: "Name", sort: "name", show: (row) => <a href={href(["vhosts", row.name])}>{row.name}</a> },
+            { title: "Description", wide: true, show: (row) => row.description },
+            { title: "Ready", sort: "messages_ready", numeric: true, show: (row) => count(row.messages_ready) },
+            { title: "Unacked", sort: "messages_unacknowledged", numeric: true, show: (row) => count(row.messages_unacknowledged) },
+            { title: "In", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "publish")) },
+            { title: "Out", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "deliver_get")) },
+            { title: "", show: (row) => row.tracing && <Badge tone="warn">tracing</Badge> },
+          ]}
+        />
+      </Panel>
+      {may.administrate() && (
+        <Drawer title="Add a virtual host">
+          <VhostForm onDone={() => setTurn(turn + 1)} />
+        </Drawer>
+      )}
+    </>
+  );
+}
+
+function VhostForm({ row, onDone }: { row?: Vhost; onDone: () => void }): JSX.Element {
+  const [name, setName] = useState(row?.name ?? "");
+  const [description, setDescription] = useState(row?.description ?? "");
+  async function save(event: Event): Promise<void> {
+    event.preventDefault();
+    if (await attempt(() => act("PUT", `vhosts/${quote(name)}`, { description }), `Virtual host ${name} is there`)) onDone();
+  }
+  return (
+    <form class="form" onSubmit={(event) => void save(event)}>
+      {!row && (
+        <Field label="Name">
+          <Text value={name} onChange={setName} required />
+        </Field>
+      )}
+      <Field label="Description">
+        <Text value={description} onChange={setDescription} />
+      </Field>
+      <button type="submit" class="primary">
+        {row ? "Save" : "Add virtual host"}
+      </button>
+    </form>
+  );
+}
+
+export function VhostPage({ name }: { name: string }): JSX.Element {
+  const span = place.value.query.get("span") ?? "10m";
+  const live = useLive<Vhost>(`vhosts/${quote(name)}?${spanQuery(span, "msg_rates")}`);
+  const permissions = useLive<never[]>(may.administrate() ? `vhosts/${quote(name)}/permissions` : null);
+  async function trace(row: Vhost): Promise<void> {
+    if (await attempt(() => act("PUT", `vhosts/${quote(name)}`, { description: row.description, tracing: !row.tracing }), row.tracing ? "Tracing is off" : "Every message is copied to amq.rabbitmq.trace")) live.refresh();
+  }
+  return (
+    <Loaded live={live}>
+      {(row) => (
+        <>
+          <PageHead title={row.name} trail={[["Virtual hosts", "#/vhosts"]]} sub={row.description}>
+            {may.administrate() && (
+              <>
+                <button type="button" onClick={() => void trace(row)}>
+                  {row.tracing ? "Stop tracing" : "Trace"}
+                </button>
+                <button type="button" class="danger" onClick={() => void askDelete(row, () => go(["vhosts"]))}>
+                  Delete …
+                </button>
+              </>
+            )}
+          </PageHead>
+          <div class="tiles">
+            <Tile name="Ready" value={count(row.messages_ready)} />
+            <Tile name="Unacked" value={count(row.messages_unacknowledged)} />
+            <Tile name="In" value={rate(rateOf(row.message_stats, "publish"))} />
+            <Tile name="Out" value={rate(rateOf(row.message_stats, "deliver_get"))} />
+          </div>
+          <Panel title="Message rates">
+            <Chart title="Message rates" lines={rateLines(row.message_stats, MESSAGE_RATES)} show={rate} />
+          </Panel>
+          <Panel title="About it">
+            <Facts
+              rows={[
+                ["Tags", row.tags?.join(", ")],
+                ["Tracing", row.tracing ? "on: every message is copied to amq.rabbitmq.trace" : "off"],
+              ]}
+            />
+          </Panel>
+          {may.administrate() && (
+            <>
+              <PermissionsPanel rows={permissions.data ?? []} onChange={permissions.refresh} vhost={name} />
+              <Drawer title="Change the description">
+                <VhostForm row={row} onDone={live.refresh} />
+              </Drawer>
+            </>
+          )}
+        </>
+      )}
+    </Loaded>
+  );
+}

@@ -1,0 +1,59 @@
+import { expect, test } from "vitest";
+
+import { asMirrors, draw, fallbackExplanation, inOrder, syncText } from "../src/ring";
+import type { Replica } from "../src/types";
+
+const replica = (node: string, role: string, more: Partial<Replica> = {}): Replica => ({ node, role, synchronised: true, online: true, lag_messages: 0, ...more });
+const ring = [replica("n3", "learner", { synchronised: false }), replica("n2", "mirror", { lag_messages: 12 }), replica("n1", "master")];
+
+test("the master comes first, learners last, mirrors stay in their order", () => {
+  expect(inOrder([...ring, replica("n0", "mirror")]).map((each) => each.node)).toEqual(["n1", "n2", "n0", "n3"]);
+});
+
+test("all stand on the circle, the master at the top", () => {
+  const { spots } = draw(ring, 200, 100, 30);
+  expect(spots[0]).toMatchObject({ x: 200, y: 100 });
+  for (const { x, y } of spots) expect(Math.hypot(x - 200, y - 200)).toBeCloseTo(100);
+});
+
+test("hops go round, say how far the next one is behind, and the last brings the answer", () => {
+  const { hops } = draw(ring, 200, 100, 30);
+  expect(hops.map(({ from, to, label }) => [from, to, label])).toEqual([
+    ["n1", "n2", "12 behind"],
+    ["n2", "n3", "no lag"],
+    ["n3", "n1", "done"],
+  ]);
+});
+
+test("hops to a node that is down are broken", () => {
+  const { hops } = draw([replica("n1", "master"), replica("n2", "mirror", { online: false })], 200, 100, 30);
+  expect(hops.map((hop) => [hop.isBroken, hop.label])).toEqual([
+    [true, "broken"],
+    [true, "broken"],
+  ]);
+});
+
+test("the two hops of a ring of two do not lie upon each other", () => {
+  const { hops } = draw([replica("n1", "master"), replica("n2", "mirror")], 200, 100, 30);
+  expect(hops[0]!.x).not.toBeCloseTo(hops[1]!.x);
+});
+
+test("one copy stands in the middle and has no hops", () => {
+  expect(draw([replica("n1", "master")], 200, 100, 30)).toMatchObject({ spots: [{ x: 200, y: 200 }], hops: [] });
+  expect(draw([], 200, 100, 30)).toEqual({ spots: [], hops: [] });
+});
+
+test("a bare list of copies is understood as well", () => {
+  expect(asMirrors([replica("n1", "master")])).toMatchObject({ master: "n1", replicas: [{ node: "n1" }] });
+});
+
+test("who becomes master is told where the node does not say", () => {
+  expect(fallbackExplanation({ master: "n1", replicas: ring })[0]).toContain("n2 becomes master");
+  expect(fallbackExplanation({ master: "n1", replicas: [ring[2]!, ring[0]!] })[0]).toContain("waits for n1");
+  expect(fallbackExplanation({ master: "n1", replicas: [ring[2]!] })[0]).toContain("one copy only");
+});
+
+test("a synchronisation is told with its speed and end", () => {
+  expect(syncText({ done: 500, total: 2000, messages_per_second: 250, eta_seconds: 6 })).toBe("500 of 2,000 messages, 250/s, 6 s to go");
+  expect(syncText({ done: 0, total: 10, eta_seconds: null })).toBe("0 of 10 messages");
+});
