@@ -5,6 +5,7 @@ from collections.abc import Callable
 from bench.bar import Bar, Verdict, ratio, value
 from bench.cluster_bars import CLUSTER_BARS
 from bench.loads import CURVES, Curve
+from bench.mirror_bars import MIRROR_BARS
 from bench.outcome import Outcome
 from bench.store_bars import STORE_BARS
 
@@ -48,6 +49,7 @@ BARS = (
     ),
     *STORE_BARS,
     *CLUSTER_BARS,
+    *MIRROR_BARS,
 )
 
 

@@ -62,6 +62,8 @@ class Broker(ABC):
     """One contestant; start and stop may be repeated, each start is a fresh broker."""
 
     name: str
+    #: Of a node of a cluster.
+    node_name: str = ""
     #: Whether it knows more than the default exchange and one queue.
     full: bool = True
     #: Which loads it takes part in: those that are kept in memory, those that are kept on disk.

@@ -41,7 +41,12 @@ class Place:
 PLACES = (Place("direct", 0, 0), Place("via", 1, 0), Place("both", 1, 2))
 
 
-def _cluster(broker: Broker) -> Cluster:
+def as_cluster(broker: Broker) -> Cluster:
+    """The broker, which must be one.
+
+    Raises:
+        BrokerError: it is not.
+    """
     if not isinstance(broker, Cluster):
         raise BrokerError(f"{broker.name} is no cluster")
     return broker
@@ -49,7 +54,7 @@ def _cluster(broker: Broker) -> Cluster:
 
 def places(load: Load, broker: Broker, prefix: list[str], pace: Pace) -> Metrics:
     """The same flow with the clients on the queue's node and on others."""
-    cluster = _cluster(broker)
+    cluster = as_cluster(broker)
     metrics: Metrics = {}
     for place in PLACES:
         await_rest(cluster.pids)
@@ -96,14 +101,14 @@ def declares(load: Load, broker: Broker, prefix: list[str]) -> Metrics:
 
 def failover(load: Load, broker: Broker, prefix: list[str]) -> Metrics:
     """Kills the leader again and again, or one node after the other where none leads."""
-    cluster = _cluster(broker)
+    cluster = as_cluster(broker)
     cluster.restart()
     taken, failed = [], 0
     for kill in range(load.amount):
         victim = cluster.leader() or cluster.nodes[kill % NODES]
         others = [node for node in cluster.nodes if node is not victim]
         with DeclareBeat(others[kill % len(others)].port, f"{prefix[-1]}-{kill}") as beat:
-            beat.await_declares(BEATS_BEFORE, FAILOVER_LIMIT_S)
+            beat.await_count(BEATS_BEFORE, FAILOVER_LIMIT_S)
             before, moment = beat.failed, time.monotonic()
             victim.halt(kill=True)
             taken.append(beat.await_one_since(moment, FAILOVER_LIMIT_S))
@@ -148,7 +153,7 @@ def catch_up(load: Load, broker: Broker, _prefix: list[str]) -> Metrics:
     Raises:
         BrokerError: it serves clients and has not all bindings.
     """
-    cluster = _cluster(broker)
+    cluster = as_cluster(broker)
     cluster.stop()
     cluster.start_some(NODES - 1)
     start = time.monotonic()

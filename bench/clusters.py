@@ -18,6 +18,7 @@ import time
 import urllib.request
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,18 @@ NODES = 3
 #: An import of many bindings, or all of them as JSON.
 CONTROL_TIMEOUT_S = 900.0
 RABBITMQCTL = Path("/usr/lib/rabbitmq/bin/rabbitmqctl")
+#: The policy of the loads of mirrored queues, and what it is for.
+MIRRORS_POLICY, MIRRORS_PATTERN = "bench-mirrors", "^mirrors"
+_ATOMS = re.compile(r"[\w.-]+@[\w.-]+")
 _LEADS = re.compile(r"(\S+) leads the agreement in term (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Where a mirrored queue is: names of nodes, the master among those in sync."""
+
+    master: str
+    in_sync: tuple[str, ...]
 
 
 class Cluster(Broker):
@@ -45,9 +57,13 @@ class Cluster(Broker):
 
     on_disk = True
     clustered = True
+    #: Between two looks at a ring: a look of RabbitMQ's costs a second of a core.
+    look_again_s = 0.02
 
     def __init__(self, base: Path) -> None:
         super().__init__(base)
+        #: How many nodes the next start makes.
+        self.size = NODES
         self.base = base / f"{self.name}-cluster"
         self.nodes: Sequence[Broker] = ()
         #: Keeps the ports of nodes that are down, or not started yet, from everybody else.
@@ -104,7 +120,7 @@ class Cluster(Broker):
         Raises:
             BrokerError: a node ended, or was not ready in time.
         """
-        self.start_some(NODES)
+        self.start_some(self.size)
 
     def start_some(self, count: int) -> None:
         """A fresh cluster of which only the first nodes are started.
@@ -163,6 +179,31 @@ class Cluster(Broker):
     def count_bindings(self, node: Broker, exchange: str) -> int:
         """How many bindings a node knows of an exchange."""
 
+    @property
+    def node_names(self) -> list[str]:
+        """Of all nodes, those that are down included."""
+        return [node.node_name for node in self.nodes]
+
+    def named(self, name: str) -> Broker:
+        """The node with that name."""
+        return self.nodes[self.node_names.index(name)]
+
+    @abstractmethod
+    def mirror(self, definition: dict[str, Any]) -> None:
+        """Sets the policy of all queues of the mirrors' loads.
+
+        Raises:
+            BrokerError: it was refused.
+        """
+
+    @abstractmethod
+    def ring(self, queue: str) -> Ring:
+        """Where a queue is, as the first node that runs sees it."""
+
+    @abstractmethod
+    def count_in_sync(self, prefix: str, replicas: int) -> int:
+        """How many queues with names that begin so have so many replicas in sync, or more."""
+
 
 class WarrenNode(StoredWarren):
     """One of ours; its settings say who the others are."""
@@ -204,8 +245,8 @@ class WarrenCluster(Cluster):
 
     def make_nodes(self) -> Sequence[WarrenNode]:
         """Four ports each: clients, links, management, metrics."""
-        names = [f"bench{number}@localhost" for number in range(1, NODES + 1)]
-        ports = iter(reserve_ports(4 * NODES, self.held_ports))
+        names = [f"bench{number}@localhost" for number in range(1, self.size + 1)]
+        ports = iter(reserve_ports(4 * self.size, self.held_ports))
         clients, links = [[next(ports) for _ in names] for _ in range(2)]
         secret = secrets.token_hex(16)
         nodes = []
@@ -248,12 +289,36 @@ class WarrenCluster(Cluster):
         """Over HTTP."""
         return len(self._ask(node, f"/api/exchanges/%2F/{exchange}/bindings/source"))
 
-    def _ask(self, node: Broker, path: str, body: bytes | None = None) -> Any:
+    def mirror(self, definition: dict[str, Any]) -> None:
+        """Over HTTP."""
+        policy = {"pattern": MIRRORS_PATTERN, "definition": definition, "apply-to": "queues"}
+        path, body = f"/api/policies/%2F/{MIRRORS_POLICY}", json.dumps(policy).encode()
+        self._ask(self.running_nodes[0], path, body, "PUT")
+
+    def ring(self, queue: str) -> Ring:
+        """Over HTTP."""
+        shown = self._ask(self.running_nodes[0], f"/api/queues/%2F/{queue}/mirrors")
+        rows = [row for row in shown["replicas"] if row["online"] and row["synchronised"]]
+        return Ring(shown["master"] or "", tuple(row["node"] for row in rows))
+
+    def count_in_sync(self, prefix: str, replicas: int) -> int:
+        """Over HTTP; the rows name the mirrors only."""
+        rows = self._ask(self.running_nodes[0], "/api/queues/%2F")
+        counts = [
+            1 + len(row.get("synchronised_mirror_nodes", ()))
+            for row in rows
+            if row["name"].startswith(prefix)
+        ]
+        return sum(count >= replicas for count in counts)
+
+    def _ask(
+        self, node: Broker, path: str, body: bytes | None = None, method: str | None = None
+    ) -> Any:
         assert isinstance(node, WarrenNode)
         url = f"http://127.0.0.1:{node.management_port}{path}"
         login = base64.b64encode(b"guest:guest").decode()
         headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
-        request = urllib.request.Request(url, body, headers)
+        request = urllib.request.Request(url, body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=CONTROL_TIMEOUT_S) as answer:
                 text = answer.read()
@@ -288,6 +353,7 @@ class RabbitCluster(Cluster):
     """Debian's rabbitmq-server, three times."""
 
     name = "rabbitmq"
+    look_again_s = 0.5
 
     def __init__(self, base: Path) -> None:
         super().__init__(base)
@@ -298,11 +364,11 @@ class RabbitCluster(Cluster):
         cookie = self.base / ".erlang.cookie"
         cookie.write_text(secrets.token_hex(16))
         cookie.chmod(0o400)
-        names = [f"bench{number}@localhost" for number in range(1, NODES + 1)]
+        names = [f"bench{number}@localhost" for number in range(1, self.size + 1)]
         epmd_port = free_port()
         self.epmd = start_epmd(epmd_port)
         nodes = []
-        ports = reserve_ports(NODES, self.held_ports)
+        ports = reserve_ports(self.size, self.held_ports)
         for number, (name, port) in enumerate(zip(names, ports, strict=True), start=1):
             node = RabbitNode(self.node_directory(number), name, port, epmd_port)
             node.settings = rabbit_settings(names)
@@ -337,6 +403,30 @@ class RabbitCluster(Cluster):
         pattern = f"{{route, {{binding, {name}, '_', '_', '_'}}, '_'}}"
         count = f"ets:select_count(rabbit_route, [{{{pattern}, [], [true]}}])."
         return int(self._ctl(node, "eval", count))
+
+    def mirror(self, definition: dict[str, Any]) -> None:
+        """Through its tool."""
+        words = [MIRRORS_POLICY, MIRRORS_PATTERN, json.dumps(definition), "--apply-to", "queues"]
+        self._ctl(self.running_nodes[0], "set_policy", *words)
+
+    def ring(self, queue: str) -> Ring:
+        """Out of the table of queues."""
+        found = f'rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"{queue}">>))'
+        alive = "lists:member(node(P), rabbit_nodes:all_running())"
+        pids = "[amqqueue:get_pid(Q) | amqqueue:get_sync_slave_pids(Q)]"
+        code = f"{{ok, Q}} = {found}, [node(P) || P <- {pids}, {alive}]."
+        names = _ATOMS.findall(self._ctl(self.running_nodes[0], "eval", code))
+        return Ring(names[0] if names else "", tuple(names))
+
+    def count_in_sync(self, prefix: str, replicas: int) -> int:
+        """Out of the table of queues."""
+        code = (
+            "Has = fun(Q) -> {_, _, _, Name} = amqqueue:get_name(Q), "
+            f'string:prefix(Name, <<"{prefix}">>) =/= nomatch '
+            f"andalso length(amqqueue:get_sync_slave_pids(Q)) + 1 >= {replicas} end, "
+            "length(lists:filter(Has, rabbit_amqqueue:list()))."
+        )
+        return int(self._ctl(self.running_nodes[0], "eval", code))
 
     def _ctl(self, node: Broker, *words: str) -> str:
         assert isinstance(node, RabbitNode)

@@ -7,7 +7,10 @@ CPU time is read, so warm-up and tear-down stay out of the cost per message.
 import json
 import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,3 +155,56 @@ def run(broker: Broker, arguments: list[str]) -> Run:
     begin, end = marks["measuring"], marks["measured"]
     whole_cpu_s = usage_of(broker.pids).cpu_s - start.cpu_s
     return Run(result, end.cpu_s - begin.cpu_s, whole_cpu_s, end.rss_bytes)
+
+
+class OpenFlow:
+    """A flow that goes on until it is told to end."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        #: The generator's report, once it has ended.
+        self.result: dict[str, Any] = {}
+
+    def await_measuring(self) -> None:
+        """Until the warm-up is over.
+
+        Raises:
+            GeneratorError: it ended instead.
+        """
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            self._fail(self._process.communicate()[1])
+
+    def end(self) -> None:
+        """Ends it and keeps its report.
+
+        Raises:
+            GeneratorError: it failed.
+        """
+        self._process.send_signal(signal.SIGINT)
+        output, errors = self._process.communicate(timeout=RUN_TIMEOUT_S)
+        if self._process.returncode:
+            self._fail(errors)
+        self.result = json.loads(output.splitlines()[-1])
+
+    def _fail(self, errors: str) -> None:
+        raise GeneratorError(errors.strip() or f"amqpload ended with {self._process.returncode}")
+
+
+@contextmanager
+def open_flow(arguments: list[str]) -> Iterator[OpenFlow]:
+    """Runs a flow inside `with`, until its `end`; inside, it is being measured.
+
+    Raises:
+        GeneratorError: it failed.
+    """
+    command = [str(PROGRAM), *arguments, "--seconds", str(RUN_TIMEOUT_S)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        flow = OpenFlow(process)
+        flow.await_measuring()
+        yield flow
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -23,6 +23,14 @@ class Kind(Enum):
     DECLARES = "declare queues over all nodes"
     FAILOVER = "declare while a node is killed"
     CATCH_UP = "start a node without data in a cluster that has much"
+    MIRROR_FLOW = "publish to a mirrored queue, with and without a consumer"
+    MIRROR_PACED = "publish to a mirrored queue and consume, at a fixed rate"
+    MIRROR_KILLS = "publish through another node while the master's is killed"
+    MIRROR_STOP = "publish through another node while the master's is stopped by a signal"
+    MIRROR_SYNC = "publish while a new mirror gets a backlog"
+    MIRROR_REJOIN = "a mirror that was away comes back to a backlog"
+    MIRROR_MANY = "kill the node of many masters"
+    MIRROR_REPLICAS = "publish to queues with more and more replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class Load:
     clustered: bool = False
     #: Says nothing beside another broker's number, or would take it all day.
     warren_only: bool = False
+    #: The most that brokers other than ours are asked for, where all of it would take them long.
+    others_amount: int = 0
     #: What the rate of a flow counts: without a consumer it is the confirms.
     counted: str = "consumed"
 

@@ -15,6 +15,14 @@ from bench.generator import run
 from bench.loads import Kind, Load
 from bench.measure import usage
 from bench.metrics import Metrics, Pace, flow_metrics
+from bench.mirror_flows import mirror_flow, mirror_paced, mirror_replicas
+from bench.mirror_procedures import (
+    mirror_kills,
+    mirror_many,
+    mirror_rejoin,
+    mirror_stop,
+    mirror_sync,
+)
 from bench.store_procedures import durable_flow, fan_out, paging, restart, steady, sync_flow
 
 #: Brokers free and collect a little after the last answer; memory is looked at after this.
@@ -36,10 +44,8 @@ def carry_out(load: Load, broker: Broker, pace: Pace) -> Metrics:
     prefix = ["--prefix", f"{load.name}.{next(_serial)}"]
     if load.kind in PROCEDURES:
         return PROCEDURES[load.kind](load, broker, prefix)
-    if load.kind is Kind.SYNC:
-        return sync_flow(load, broker, prefix, pace)
-    if load.kind is Kind.PLACES:
-        return places(load, broker, prefix, pace)
+    if load.kind in PACED:
+        return PACED[load.kind](load, broker, prefix, pace)
     if load.on_disk:
         return durable_flow(load, broker, prefix, pace)
     metrics: Metrics = {}
@@ -115,4 +121,17 @@ PROCEDURES: dict[Kind, Callable[[Load, Broker, list[str]], Metrics]] = {
     Kind.DECLARES: declares,
     Kind.FAILOVER: failover,
     Kind.CATCH_UP: catch_up,
+    Kind.MIRROR_KILLS: mirror_kills,
+    Kind.MIRROR_STOP: mirror_stop,
+    Kind.MIRROR_SYNC: mirror_sync,
+    Kind.MIRROR_REJOIN: mirror_rejoin,
+    Kind.MIRROR_MANY: mirror_many,
+}
+#: Those that are told.
+PACED: dict[Kind, Callable[[Load, Broker, list[str], Pace], Metrics]] = {
+    Kind.SYNC: sync_flow,
+    Kind.PLACES: places,
+    Kind.MIRROR_FLOW: mirror_flow,
+    Kind.MIRROR_PACED: mirror_paced,
+    Kind.MIRROR_REPLICAS: mirror_replicas,
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.bars import judge
 from bench.cluster_loads import CLUSTER_LOADS
 from bench.loads import CURVES, LOADS, Load
+from bench.mirror_loads import MIRROR_LOADS, REPLICAS
 from bench.outcome import Outcome
 from bench.store_loads import STORE_LOADS
 
@@ -89,7 +90,8 @@ def markdown(header: Row, rows: list[Row]) -> str:
 
 
 def _measured(outcome: Outcome) -> list[Load]:
-    return [load for load in (*LOADS, *STORE_LOADS, *CLUSTER_LOADS) if load.name in outcome.samples]
+    loads = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS, *MIRROR_LOADS)
+    return [load for load in loads if load.name in outcome.samples]
 
 
 def rates_table(outcome: Outcome, brokers: list[str]) -> str:
@@ -184,6 +186,34 @@ DETAILS = (
     ("failed_declares", "connections lost by declares on other nodes"),
     ("import_s", "import through one of two nodes, s"),
     ("catch_up_s", "start of the third, empty node, s"),
+    ("direct_fill_rate", "no consumer, the producer on the master's node, msg/s"),
+    ("via_fill_rate", "no consumer, the producer on another node, msg/s"),
+    ("direct_drained_rate", "consumed meanwhile, the producer on the master's node, msg/s"),
+    ("via_drained_rate", "consumed meanwhile, the producer on another node, msg/s"),
+    ("direct_fill_cpu_us", "CPU µs of all nodes, no consumer, on the master's node"),
+    ("via_fill_cpu_us", "CPU µs of all nodes, no consumer, on another node"),
+    ("direct_drained_cpu_us", "CPU µs of all nodes, consumed, on the master's node"),
+    ("via_drained_cpu_us", "CPU µs of all nodes, consumed, on another node"),
+    ("kills", "kills"),
+    ("gap_p50_s", "gap in the confirms, median s"),
+    ("gap_p99_s", "gap in the confirms, p99 s"),
+    ("stop_gap_s", "gap in the confirms, s"),
+    ("failed_publishes", "publishes that failed on other nodes"),
+    ("baseline_p99_ms", "publish to confirm before it, p99 ms"),
+    ("sync_p99_ms", "publish to confirm during it, p99 ms"),
+    ("sync_most_ms", "publish to confirm during it, most ms"),
+    ("sync_of_baseline", "p99 during it, of that before"),
+    ("sync_s", "synchronised within, s"),
+    ("sync_mb", "received by the new mirror, MB"),
+    ("rejoin_s", "start of the node to synchronised, s"),
+    ("moved_mb", "received by it meanwhile, MB"),
+    ("moved_percent", "that, % of the backlog"),
+    ("mirrored_queues", "mirrored queues"),
+    ("mirror_s", "declared and synchronised within, s"),
+    ("all_serve_s", "kill of a node until all serve again, s"),
+    ("refused_publishes", "publishes refused meanwhile, and sent again"),
+    *((f"replicas_{n}_rate", f"no consumer, {n} replicas, msg/s") for n in REPLICAS),
+    *((f"replicas_{n}_cpu_us", f"CPU µs of all nodes, {n} replicas") for n in REPLICAS),
 )
 
 

@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from bench.generator import GeneratorError, build
 from bench.loads import CURVES, LOADS, Curve, Load
 from bench.measure import await_rest
 from bench.metrics import Metrics, Pace
+from bench.mirror_loads import MIRROR_LOADS
 from bench.outcome import Outcome
 from bench.procedures import carry_out
 from bench.store_loads import STORE_LOADS
@@ -44,8 +46,8 @@ FULL_PACE, QUICK_PACE = Pace(1.0, 5.0), Pace(0.5, 1.5)
 CURVE_PACE = Pace(1.0, 2.0)
 ROUNDS = 3
 #: Loads that have a name together, and then a record and a place in the page of their own.
-PARTS = {"store": STORE_LOADS, "cluster": CLUSTER_LOADS}
-ALL_LOADS = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS)
+PARTS = {"store": STORE_LOADS, "cluster": CLUSTER_LOADS, "mirrors": MIRROR_LOADS}
+ALL_LOADS = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS, *MIRROR_LOADS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short round, no curves")
     parser.add_argument("--rounds", type=int, help=f"rounds of every load ({ROUNDS})")
     parser.add_argument(
-        "--only", action="append", metavar="NAME", help="a load, store, cluster or curve:NAME"
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="a load, store, cluster, mirrors or curve:NAME",
     )
     parser.add_argument("--brokers", default="warren,rabbitmq,prototype", help="who takes part")
     parser.add_argument("--prototype", type=Path, help="source of the data-plane prototype")
@@ -157,6 +162,7 @@ def summary(metrics: Metrics) -> str:
 def take_turn(outcome: Outcome, label: str, load: Load, broker: Broker, pace: Pace) -> None:
     """One load against one broker."""
     print(f"{label} {broker.name:9} {load.name:23} ... ", end="", flush=True)
+    start = time.monotonic()
     try:
         metrics = carry_out(load, broker, pace)
     except (GeneratorError, BrokerError) as error:
@@ -167,7 +173,7 @@ def take_turn(outcome: Outcome, label: str, load: Load, broker: Broker, pace: Pa
             broker.restart()
         return
     outcome.add(load, broker.name, metrics)
-    print(summary(metrics), flush=True)
+    print(f"{summary(metrics)} (took {time.monotonic() - start:.0f} s)", flush=True)
 
 
 def takes_part(broker: Broker, load: Load) -> bool:
@@ -235,6 +241,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(f"{load.name:23} {load.title}" for load in ALL_LOADS))
         print("store                   all whose names begin with persist")
         print("cluster                 all whose names begin with cluster")
+        print("mirrors                 all whose names begin with mirrors")
         print("\n".join(f"curve:{curve.name:17} {curve.title}" for curve in CURVES))
         return 0
     plan = make_plan(parsed)

@@ -1,5 +1,6 @@
 #include "modes.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -13,6 +14,14 @@ enum { SETUP_OUTSTANDING = 64 };
 
 // fill and drain give up when nothing has moved for this long.
 enum { STALL_S = 60 };
+
+// Set by an interrupt: what is measured lasts as long as something that only the caller sees.
+static volatile sig_atomic_t is_interrupted;
+
+static void on_interrupt(int number) {
+    (void)number;
+    is_interrupted = 1;
+}
 
 struct totals {
     uint64_t published, confirmed, nacked, consumed, blocked;
@@ -62,6 +71,16 @@ static void add_crew(struct totals *t, struct crew *crew) {
         t->nacked += atomic_load_explicit(&w->nacked, memory_order_relaxed);
         t->consumed += atomic_load_explicit(&w->consumed, memory_order_relaxed);
         t->blocked += atomic_load_explicit(&w->blocked, memory_order_relaxed);
+    }
+}
+
+// Sleeps in slices: the signal may have come to any of the threads.
+static void sleep_until_interrupt(double seconds) {
+    const uint64_t end_ns = now_ns() + (uint64_t)(seconds * 1e9);
+    const double slice_s = 0.01;
+    for (uint64_t now = now_ns(); now < end_ns && !is_interrupted; now = now_ns()) {
+        double left_s = (double)(end_ns - now) / 1e9;
+        sleep_s(left_s < slice_s ? left_s : slice_s);
     }
 }
 
@@ -116,7 +135,7 @@ static struct result measure(struct run *run, struct crew *producers, struct cre
     report_event("measuring");
     struct totals before = sample(producers, consumers);
     if (o->mode == MODE_FLOW) {
-        sleep_s(o->measure_s);
+        sleep_until_interrupt(o->measure_s);
     } else {
         // These count from the first message: the workers started a moment ago.
         before = (struct totals){.cpu_s = before.cpu_s, .at_ns = before.at_ns};
@@ -129,6 +148,8 @@ static struct result measure(struct run *run, struct crew *producers, struct cre
 
 void run_traffic(const struct options *o) {
     struct run run = {.options = o};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    if (o->mode == MODE_FLOW) sigaction(SIGINT, &action, NULL);
     struct conn *control = conn_dial(o, &o->endpoints, 0);
     if (o->mode != MODE_DRAIN) {
         declare_queues(control, o, SETUP_OUTSTANDING, ALL_QUEUES);

@@ -45,7 +45,7 @@ static const char USAGE[] =
     "  --tick-us N                   messages of a --rate fall due together this often (1000)\n"
     "  --messages N                  for fill, drain, sync and floor\n"
     "  --file PATH                   for sync and floor; must not exist, removed afterwards\n"
-    "  --warm S --seconds S          before and during measuring (1, 5)\n"
+    "  --warm S --seconds S          before and during measuring (1, 5); SIGINT ends a flow early\n"
     "  --keep                        leave the queues and the exchange\n"
     "One JSON object a line on stdout: measuring, measured, result.\n";
 

@@ -148,7 +148,7 @@ def test_only_declares_sent_after_the_kill_count() -> None:
     with pytest.raises(BrokerError, match="no declare within"):
         beat.await_one_since(now, 0.05)
     with pytest.raises(BrokerError, match="2 of 3 declares"):
-        beat.await_declares(3, 0.05)
+        beat.await_count(3, 0.05)
 
 
 def test_a_broker_that_refuses_is_counted_and_asked_again() -> None:

@@ -17,7 +17,7 @@ from bench.generator import GeneratorError, Run, build, floor_latency, sync_late
 from bench.loads import LOADS, Kind, Load
 from bench.metrics import Pace, flow_metrics
 from bench.outcome import Outcome
-from bench.procedures import PROCEDURES
+from bench.procedures import PACED, PROCEDURES
 from bench.store_bars import STORE_BARS
 from bench.store_loads import STORE_LOADS
 from bench.watch import Watch, peak_rss_bytes, status_bytes, written_bytes
@@ -118,9 +118,9 @@ def test_room_that_comes_back_ends_the_wait(
     segment = tmp_path / "segment"
     segment.write_bytes(b"x" * (1 << 20))
     threading.Timer(0.2, segment.unlink).start()
-    left_mb, waited_s = store_procedures.await_room(tmp_path, limit_s=20)
+    left_mb, waited_s = store_procedures.await_room(tmp_path, limit_s=60)
     assert left_mb == 0
-    assert waited_s < 20
+    assert waited_s < 60
 
 
 def test_room_that_does_not_come_back_is_told(
@@ -266,8 +266,7 @@ def test_store_goes_together_with_others() -> None:
 def test_names_are_unique_and_every_kind_has_a_procedure() -> None:
     names = [load.name for load in run.ALL_LOADS]
     assert len(names) == len(set(names))
-    direct = {Kind.FLOW, Kind.CONNECTIONS, Kind.SYNC, Kind.PLACES}
-    assert set(Kind) == direct | set(PROCEDURES)
+    assert set(Kind) == {Kind.FLOW, Kind.CONNECTIONS} | set(PACED) | set(PROCEDURES)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +362,7 @@ def test_a_start_lasts_until_all_messages_are_there(
     load = replace(store_load("persist-restart"), amount=5)
     stop_s, start_s = store_procedures.start_again(load, Returning(tmp_path), [], kill=True)
     assert stop_s == 1
-    assert 3 * store_procedures.POLL_S <= start_s < 5
+    assert 3 * store_procedures.POLL_S <= start_s < 60
 
 
 def test_messages_that_do_not_come_back_are_counted(
