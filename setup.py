@@ -1,10 +1,14 @@
-"""Compiles the data plane; everything else about the build is in pyproject.toml."""
+"""Compiles the data plane and packs the web UI; all else about the build is in pyproject.toml."""
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 DIRECTIVES = {
     "language_level": 3,
@@ -15,6 +19,22 @@ DIRECTIVES = {
     "freethreading_compatible": False,
 }
 
+WEB_UI = Path("src/warren/management/ui/index.html")
+
+
+class BuildPy(build_py):
+    """Builds the web UI where that was not done before, as `make` does, and Node.js is there."""
+
+    def run(self) -> None:
+        if not self.editable_mode and not WEB_UI.exists() and Path("webui/package.json").exists():
+            if shutil.which("npm") is None:
+                sys.stderr.write("no npm: the package will be without the web UI\n")
+            else:
+                for command in (["ci", "--loglevel", "error"], ["run", "-s", "build"]):
+                    subprocess.run(["npm", *command], cwd="webui", check=True)
+        super().run()
+
+
 extensions = [
     Extension(
         ".".join(path.with_suffix("").parts[1:]), [str(path)], extra_compile_args=["-O3", "-g0"]
@@ -23,5 +43,6 @@ extensions = [
 ]
 setup(
     ext_modules=cythonize(extensions, include_path=["src"], compiler_directives=DIRECTIVES),
+    cmdclass={"build_py": BuildPy},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

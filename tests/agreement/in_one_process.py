@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from warren.cluster.member_effects import ApplyDefinition, NodesChanged
+from warren.cluster.member_effects import ApplyDefinition, NodesChanged, ViewsChanged
 from warren.cluster.member_settings import MemberSettings
 from warren.model.errand import Errand
 from warren.node.agreement import Agreement, AgreementConfig
@@ -25,6 +25,8 @@ class Ledger:
         self.events: list[NodesChanged] = []
         self.ready: list[bool] = []
         self.restored = 0
+        self.views: list[ViewsChanged] = []
+        self.leads = False
 
     def apply(self, entries: Sequence[ApplyDefinition]) -> None:
         for entry in entries:
@@ -41,8 +43,20 @@ class Ledger:
     def image(self) -> bytes:
         return b"".join([change + b"\n" for change in self.changes])
 
+    def happened(self, event: str, **details: object) -> None:
+        """Nobody here asks for it."""
+
     def nodes_changed(self, change: NodesChanged) -> None:
         self.events.append(change)
+
+    def reached(self, index: int) -> None:
+        """Nobody here waits for entries."""
+
+    def views_changed(self, change: ViewsChanged) -> None:
+        self.views.append(change)
+
+    def leads_changed(self, leads: bool) -> None:
+        self.leads = leads
 
     def cluster_known(self, cluster_id: str) -> None:
         pass
@@ -136,7 +150,7 @@ class InOneProcess:
         for name in names or self.names:
             self.places[name].start()
         for name in names or self.names:
-            await asyncio.wait_for(self.places[name].agreement.await_ready(), 10)
+            await asyncio.wait_for(self.places[name].agreement.await_ready(), 60)
 
     async def stop(self) -> None:
         for place in self.places.values():
@@ -149,7 +163,7 @@ class InOneProcess:
     def leader(self) -> Place:
         return next(place for place in self.up() if place.agreement.member.is_leader)
 
-    async def until(self, holds: Callable[[], bool], limit_s: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], bool], limit_s: float = 30.0) -> None:
         deadline = time.monotonic() + limit_s
         while not holds():
             assert time.monotonic() < deadline, "it does not come about"
@@ -160,7 +174,7 @@ async def over(errand: Errand) -> object:
     """The errand's value, when it is over."""
     done = asyncio.get_running_loop().create_future()
     errand.when_done(lambda: done.set_result(None))
-    await asyncio.wait_for(done, 20)
+    await asyncio.wait_for(done, 60)
     return errand.result()
 
 

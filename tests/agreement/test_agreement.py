@@ -100,7 +100,7 @@ def test_restart_of_all_nodes(tmp_path: Path, keeps: bool) -> None:
         for place in world.places.values():
             place.start(keep_definitions=keeps)
         for place in world.up():
-            await asyncio.wait_for(place.agreement.await_ready(), 10)
+            await asyncio.wait_for(place.agreement.await_ready(), 60)
             assert place.agreement.incarnation == 2
             assert place.ledger.changes == before
             assert keeps or place.ledger.restored
@@ -116,14 +116,16 @@ def test_a_node_that_was_away_gets_an_image(tmp_path: Path) -> None:
         await away.agreement.stop()
         await propose_many(world.leader, 200, 20)
         away.start()
-        await asyncio.wait_for(away.agreement.await_ready(), 10)
+        await asyncio.wait_for(away.agreement.await_ready(), 60)
         assert away.ledger.restored == 1
         assert same_everywhere(world)
 
     in_a_world(story, tmp_path, SHORT_LOGS)
 
 
-def test_the_next_change_after_the_death_of_the_leader(tmp_path: Path) -> None:
+def test_the_next_change_after_the_death_of_the_leader(
+    tmp_path: Path, judge_time: Callable[[float, float], None]
+) -> None:
     """Under a second from the death to the next change that is done, with one under way."""
 
     async def story(world: InOneProcess) -> None:
@@ -138,26 +140,27 @@ def test_the_next_change_after_the_death_of_the_leader(tmp_path: Path) -> None:
                 await over(errand)
             await over(survivor.agreement.propose(b"after"))
             took = time.monotonic() - begin
-            assert took < 2.0, took  # Under load; alone it is a half of one.
+            judge_time(took, 1.0)
             assert survivor.agreement.status().nodes[leader.name].is_alive is False
             await leader.agreement.stop()
             leader.start()
-            await asyncio.wait_for(leader.agreement.await_ready(), 10)
+            await asyncio.wait_for(leader.agreement.await_ready(), 60)
             assert same_everywhere(world)
 
     in_a_world(story, tmp_path)
 
 
-def test_a_stopping_leader_hands_over(tmp_path: Path) -> None:
+def test_a_stopping_leader_hands_over(
+    tmp_path: Path, judge_time: Callable[[float, float], None]
+) -> None:
     async def story(world: InOneProcess) -> None:
         await world.start()
         leader = world.leader
         begin = time.monotonic()
         await leader.stop()
-        assert time.monotonic() - begin < 1.0
-        await world.until(
-            lambda: any(place.agreement.member.is_leader for place in world.up()), 0.5
-        )
+        judge_time(time.monotonic() - begin, 1.0)
+        await world.until(lambda: any(place.agreement.member.is_leader for place in world.up()))
+        judge_time(time.monotonic() - begin, 1.5)
         await over(world.leader.agreement.propose(b"x"))
 
     in_a_world(story, tmp_path)
@@ -190,7 +193,7 @@ def test_a_member_without_its_disk_is_not_let_in_again(tmp_path: Path) -> None:
         world.directory = tmp_path / "new"
         world.directory.mkdir()
         lost.start(keep_definitions=False)
-        error = await asyncio.wait_for(lost.failure.wait(), 5)
+        error = await asyncio.wait_for(lost.failure.wait(), 60)
         assert isinstance(error, RefusedError)
         assert "forget it" in str(error)
         world.names = names
@@ -208,7 +211,7 @@ def test_a_failing_disk_ends_the_node(tmp_path: Path, monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(victim.agreement._storage, "save", fail)
         errand = victim.agreement.propose(b"lost")
-        error = await asyncio.wait_for(victim.failure.wait(), 5)
+        error = await asyncio.wait_for(victim.failure.wait(), 60)
         assert isinstance(error, OSError)
         assert not errand.is_done
         victim.kill()
@@ -228,7 +231,7 @@ def test_definitions_that_fail_end_the_node(tmp_path: Path) -> None:
         victim.ledger.apply = fail  # type: ignore[method-assign]
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         world.places["b"].agreement.propose(b"x")
-        error = await asyncio.wait_for(victim.failure.wait(), 5)
+        error = await asyncio.wait_for(victim.failure.wait(), 60)
         assert isinstance(error, KeyError)
 
     in_a_world(story, tmp_path)

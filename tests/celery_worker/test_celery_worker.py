@@ -21,7 +21,7 @@ CONCURRENCY = 2
 #: Celery fetches four messages a pool process; more ETA tasks than that must not stop the rest.
 ETA_TASKS = 4 * CONCURRENCY * 3
 START_TIMEOUT_S = 60
-RESULT_TIMEOUT_S = 30
+RESULT_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,8 @@ def test_tasks_run_in_the_pool(tasks: ModuleType) -> None:
 
 
 def test_eta_tasks_wait_and_do_not_stop_others(tasks: ModuleType) -> None:
-    due = time.time() + 4
-    waiting = [tasks.stamp.apply_async(countdown=4) for _ in range(ETA_TASKS)]
+    due = time.time() + 8
+    waiting = [tasks.stamp.apply_async(countdown=8) for _ in range(ETA_TASKS)]
     # The worker holds all of these unacknowledged; it can only go on by raising its prefetch.
     at_once = tasks.stamp.delay().get(timeout=RESULT_TIMEOUT_S)
     assert at_once < due
@@ -100,6 +100,6 @@ def test_a_chain_and_a_group(tasks: ModuleType) -> None:
 
 
 def test_the_worker_answers_remote_control(tasks: ModuleType) -> None:
-    answers = tasks.app.control.inspect(timeout=5).ping()
+    answers = tasks.app.control.inspect(timeout=60, limit=1).ping()
     assert answers
     assert list(answers.values()) == [{"ok": "pong"}]

@@ -1,11 +1,13 @@
-"""A cluster under load whose nodes are killed, suspended and cut off at random.
+"""A cluster under load whose nodes are killed, suspended and cut off at random, also one way only.
 
     python tests/cluster/faults.py --seconds 180 --seed 7
+    python tests/cluster/faults.py --seconds 180 --seed 7 --mirrored
 
 Producers with confirms on all nodes publish to durable queues on all nodes, and publish again what
 was refused or not answered; consumers take and acknowledge. In the end all is healed and drained:
 nothing that was confirmed may be missing, nothing may come that was never sent, what comes twice
-must say so, and a queue with one consumer keeps the order of every producer.
+must say so, and a queue with one consumer keeps the order of every producer. Mirrored queues must
+be synchronised everywhere in the end, and whichever replica is master has the same messages.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import aiormq
 from aiormq.abc import DeliveredMessage
+from rings import await_ring, make_master, mirror
 
 from warren.testing import Cluster
 
@@ -37,8 +40,11 @@ AGAIN_S = 0.15
 ANSWER_S = 20.0
 #: How long the drain may take.
 DRAIN_S = 60.0
+#: A queue of mirrored runs that nobody consumes from before the end, and what it gets a second.
+KEPT, KEPT_RATE = "ha.kept", 4
 
 Id = tuple[str, int]
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -135,9 +141,12 @@ async def _end(connection: Any) -> None:
 class Producer(Client):
     """Publishes numbered messages to one queue."""
 
-    def __init__(self, cluster: Cluster, node: int, ledger: Ledger, queue: str) -> None:
+    def __init__(
+        self, cluster: Cluster, node: int, ledger: Ledger, queue: str, rate: float = RATE
+    ) -> None:
         super().__init__(cluster, node, ledger)
         self.queue = queue
+        self._rate = rate
         self.name = f"{node}>{queue}"
         self.next_number = 0
         self.unanswered: set[int] = set()
@@ -166,7 +175,7 @@ class Producer(Client):
                 again += _refused(done)
                 if channel.is_closed:
                     raise ConnectionError
-                await asyncio.sleep(1 / RATE)
+                await asyncio.sleep(1 / self._rate)
             if under_way:
                 await asyncio.wait(under_way, timeout=ANSWER_S)
         finally:
@@ -247,26 +256,40 @@ class Consumer(Client):
                 await channel.basic_ack(newest, multiple=True)
 
     def _note(self, message: DeliveredMessage) -> None:
-        producer, _, number = message.body.decode().rpartition(" ")
-        found = (producer, int(number))
+        found = id_of(message.body)
         self.ledger.seen.add(found)
         self.ledger.arrived[self.queue].append((found, bool(message.delivery.redelivered)))
+
+
+def id_of(body: bytes) -> Id:
+    """The producer of a message, and its number there."""
+    producer, _, number = body.decode().rpartition(" ")
+    return producer, int(number)
 
 
 class Chaos:
     """What happens to the nodes, by dice."""
 
-    def __init__(self, cluster: Cluster, dice: random.Random, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        dice: random.Random,
+        say: Callable[[str], None],
+        mirrored: bool = False,
+    ) -> None:
         self._cluster = cluster
         self._dice = dice
         self._say = say
+        self._acts = [self._kill] * 3 + [self._pause, self._isolate, self._kill_two]
+        self._acts += [self._break_network, self._one_way, self._resets]
+        if mirrored:
+            self._acts += [self._kill_all, self._restart]
 
     def run(self, seconds: float) -> None:
         """One thing after the other, healed in between."""
         until_s = time.monotonic() + seconds
-        acts = [self._kill, self._kill, self._kill, self._pause, self._isolate, self._kill_two]
         while time.monotonic() < until_s:
-            self._dice.choice(acts)()
+            self._dice.choice(self._acts)()
             time.sleep(self._dice.uniform(0.2, 3.0))
 
     def _node(self) -> int:
@@ -293,6 +316,20 @@ class Chaos:
         self._cluster.start_all()
         self._say(f"{nodes} are back")
 
+    def _kill_all(self) -> None:
+        self._say("kill all")
+        for node in self._dice.sample(self._cluster.numbers, len(self._cluster.numbers)):
+            self._cluster.kill(node)
+        self._cluster.start_all()
+        self._say("all are back")
+
+    def _restart(self) -> None:
+        node = self._node()
+        self._say(f"stop {node}")
+        self._cluster.stop(node)
+        self._cluster.start(node)
+        self._say(f"{node} is back")
+
     def _pause(self) -> None:
         node, seconds = self._node(), self._dice.uniform(0.5, 5.0)
         self._say(f"pause {node} for {seconds:.1f} s")
@@ -307,18 +344,55 @@ class Chaos:
         time.sleep(seconds)
         self._cluster.heal()
 
+    def _break_network(self) -> None:
+        """Between two nodes, or around one."""
+        a, b = self._dice.sample(self._cluster.numbers, 2)
+        seconds = self._dice.uniform(0.5, 5.0)
+        links = self._cluster.links
+        if self._dice.random() < 0.5:
+            self._say(f"cut {a} and {b} for {seconds:.1f} s")
+            links.cut(a, b)
+        else:
+            self._say(f"cut {a} off for {seconds:.1f} s")
+            links.isolate(a)
+        time.sleep(seconds)
+        links.heal()
+
+    def _one_way(self) -> None:
+        """What a node says is not heard, or it hears nothing."""
+        node, seconds = self._node(), self._dice.uniform(0.5, 5.0)
+        is_mute = self._dice.random() < 0.5
+        self._say(f"{node} is {'not heard' if is_mute else 'deaf'} for {seconds:.1f} s")
+        for other in self._cluster.numbers:
+            if other != node:
+                self._cluster.links.cut_one_way(*((node, other) if is_mute else (other, node)))
+        time.sleep(seconds)
+        self._cluster.links.heal()
+
+    def _resets(self) -> None:
+        a, b = self._dice.sample(self._cluster.numbers, 2)
+        times = self._dice.randrange(1, 6)
+        self._say(f"reset the links of {a} and {b}, {times} times")
+        for _ in range(times):
+            self._cluster.links.reset(a, b)
+            self._rest(0.05, 0.5)
+
 
 class Run:
     """A seeded run on a cluster that is up."""
 
-    def __init__(self, cluster: Cluster, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, cluster: Cluster, seed: int, say: Callable[[str], None], mirrored: bool = False
+    ) -> None:
         self._cluster = cluster
         self._dice = random.Random(seed)
         self._say = say
+        self._mirrored = mirrored
         self.ledger = Ledger()
+        prefix = "ha." if mirrored else ""
         #: Queues with one consumer, which must keep the order.
-        self._ordered = {f"ordered.{home}" for home in NODES}
-        self._shared = {f"shared.{home}" for home in NODES}
+        self._ordered = {f"{prefix}ordered.{home}" for home in NODES}
+        self._shared = {f"{prefix}shared.{home}" for home in NODES}
 
     async def run(self, seconds: float) -> list[str]:
         """The faults that were found."""
@@ -328,18 +402,24 @@ class Run:
             for node in NODES
             for queue in sorted(self._ordered | self._shared)
         ]
+        if self._mirrored:
+            producers += [
+                Producer(self._cluster, node, self.ledger, KEPT, KEPT_RATE) for node in NODES
+            ]
         consumers = [self._consumer(self._dice.choice(NODES), q) for q in sorted(self._ordered)]
         consumers += [self._consumer(node, q) for q in sorted(self._shared) for node in NODES[:2]]
         tasks = [asyncio.create_task(client.run()) for client in [*producers, *consumers]]
         try:
-            await asyncio.to_thread(Chaos(self._cluster, self._dice, self._say).run, seconds)
+            chaos = Chaos(self._cluster, self._dice, self._say, self._mirrored)
+            await asyncio.to_thread(chaos.run, seconds)
             self._say("all is healed")
             await asyncio.to_thread(self._cluster.wait_until_ready)
             for producer in producers:
                 producer.stopping.set()
             count = len(producers)
             await self._all_over(tasks[:count], "producers")
-            stuck = await self._drained()
+            stuck = await self._kept_everywhere() if self._mirrored else []
+            stuck += await self._drained()
             for consumer in consumers:
                 consumer.stopping.set()
             await self._all_over(tasks[count:], "consumers")
@@ -356,9 +436,64 @@ class Run:
         for home in NODES:
             connection = await aiormq.connect(self._cluster.url(home))
             channel = await connection.channel()
-            for sort in ("ordered", "shared"):
-                await channel.queue_declare(f"{sort}.{home}", durable=True)
+            for queue in sorted(self._ordered | self._shared):
+                if queue.endswith(str(home)):
+                    await channel.queue_declare(queue, durable=True)
+            if self._mirrored and home == NODES[0]:
+                await channel.queue_declare(KEPT, durable=True)
             await connection.close()
+
+    async def _kept_everywhere(self) -> list[str]:
+        """All replicas are in sync; each as master in turn has the same messages of one queue."""
+        for queue in sorted([*self._ordered, *self._shared, KEPT]):
+            await asyncio.to_thread(await_ring, self._cluster, queue, synchronised=NODES)
+        contents: dict[int, list[Id]] = {}
+        for node in NODES:
+            await asyncio.to_thread(make_master, self._cluster, KEPT, node)
+            contents[node] = await self._look_into(KEPT)
+        found = []
+        first, *others = contents
+        for other in others:
+            if contents[first] != contents[other]:
+                differing = sorted(set(contents[first]) ^ set(contents[other]))[:5]
+                sizes = {node: len(content) for node, content in contents.items()}
+                found.append(f"{KEPT} differs between {first} and {other}: {differing}, {sizes}")
+        for message in contents[first]:
+            self.ledger.seen.add(message)
+            self.ledger.arrived[KEPT].append((message, False))
+        self._say(f"{len(contents[first])} messages of {KEPT} on every node")
+        await self._with_channel(lambda channel: channel.queue_purge(KEPT))
+        return found
+
+    async def _look_into(self, queue: str) -> list[Id]:
+        """All messages, which stay there."""
+
+        async def look(channel: Any) -> list[Id]:
+            found = []
+            while (got := await channel.basic_get(queue)).body:
+                found.append(id_of(got.body))
+            return found
+
+        return await self._with_channel(look)
+
+    async def _with_channel(self, work: Callable[[Any], Awaitable[Result]]) -> Result:
+        """What work on a channel comes to; a node may send its clients away and let them in again.
+
+        Nodes on a machine that is too busy take each other for dead.
+        """
+        until_s = time.monotonic() + DRAIN_S
+        while True:
+            connection: Any = None
+            try:
+                connection = await asyncio.wait_for(aiormq.connect(self._cluster.url(1)), ANSWER_S)
+                return await asyncio.wait_for(work(await connection.channel()), ANSWER_S)
+            except (aiormq.exceptions.AMQPError, OSError, TimeoutError):
+                if time.monotonic() > until_s:
+                    raise
+                self.ledger.events["looked again"] += 1
+            finally:
+                await _end(connection)
+            await asyncio.sleep(AGAIN_S)
 
     async def _all_over(self, tasks: list[asyncio.Task[None]], who: str) -> None:
         done, pending = await asyncio.wait(tasks, timeout=DRAIN_S)
@@ -370,14 +505,8 @@ class Run:
     async def _drained(self) -> list[str]:
         """Until the queues are empty; what is left in them when they do not get so."""
         until_s = time.monotonic() + DRAIN_S
-        connection = await aiormq.connect(self._cluster.url(1))
-        channel = await connection.channel()
         while True:
-            left = {}
-            for queue in sorted(self._ordered | self._shared):
-                declared = await channel.queue_declare(queue, passive=True)
-                if declared.message_count:
-                    left[queue] = declared.message_count
+            left = await self._with_channel(self._ready)
             missing = len(self.ledger.confirmed - self.ledger.seen)
             if not left and not missing:
                 break
@@ -385,14 +514,30 @@ class Run:
                 return [f"not drained: {left}, {missing} confirmed messages have not come"]
             await asyncio.sleep(0.2)
         await asyncio.sleep(0.5)
-        await connection.close()
         return []
 
+    async def _ready(self, channel: Any) -> dict[str, int]:
+        """How many messages wait in the queues where some do."""
+        left = {}
+        for queue in sorted(self._ordered | self._shared):
+            declared = await channel.queue_declare(queue, passive=True)
+            if declared.message_count:
+                left[queue] = declared.message_count
+        return left
 
-def go(cluster: Cluster, seconds: float, seed: int, say: Callable[[str], None]) -> Ledger:
+
+def go(
+    cluster: Cluster,
+    seconds: float,
+    seed: int,
+    say: Callable[[str], None],
+    mirrored: bool = False,
+) -> Ledger:
     """A run; raises AssertionError with all that is wrong."""
     logging.getLogger("aiormq").setLevel(logging.CRITICAL)
-    run = Run(cluster, seed, say)
+    if mirrored:
+        mirror(cluster, r"^ha\.", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+    run = Run(cluster, seed, say, mirrored)
     work: Awaitable[list[str]] = run.run(seconds)
     faults = asyncio.run(work)  # type: ignore[arg-type]
     ledger = run.ledger
@@ -409,6 +554,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--mirrored", action="store_true", help="with mirrored queues")
     parser.add_argument("--directory", help="where the nodes' files are kept; else they are not")
     options = parser.parse_args(arguments)
     began_s = time.monotonic()
@@ -417,8 +563,8 @@ def main(arguments: list[str]) -> int:
         print(f"{time.monotonic() - began_s:7.2f}  {text}", flush=True)
 
     say(f"seed {options.seed}")
-    with Cluster(3, directory=options.directory) as cluster:
-        go(cluster, options.seconds, options.seed, say)
+    with Cluster(3, directory=options.directory, proxied_links=True) as cluster:
+        go(cluster, options.seconds, options.seed, say, options.mirrored)
     return 0
 
 

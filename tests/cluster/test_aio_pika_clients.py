@@ -70,7 +70,7 @@ def test_a_consumer_that_mends_itself(cluster: Cluster, name: str) -> None:
 
     async def restart(node: int) -> None:
         await asyncio.to_thread(cluster.kill, node)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # that it is away for a while, is all
         await asyncio.to_thread(cluster.start, node)
         await asyncio.to_thread(cluster.wait_until_ready)
 

@@ -252,19 +252,19 @@ def test_auto_delete_queue(clients: Clients, name: str, node: int, home: int) ->
     eventually(lambda: is_gone(clients.channel(node), name))
 
 
-def test_queue_expiry(clients: Clients, name: str) -> None:
+def test_queue_expiry(cluster: Cluster, clients: Clients, name: str) -> None:
     node, home = 1, 2
-    clients.channel(home).queue_declare(name, arguments={"x-expires": 700})
+    clients.channel(home).queue_declare(name, arguments={"x-expires": 2500})
     inbox = Inbox(clients.channel(node), name)
-    inbox.listen(lambda: False, 1.2)
+    inbox.listen(lambda: False, 2.8)
     looking = clients.channel(node)
     assert counts(looking, name) == (0, 1)
-    for _ in range(3):
-        inbox.channel.basic_cancel(inbox.tag) if inbox.tag else None
-        inbox.tag = ""
-        time.sleep(0.4)
+    inbox.channel.basic_cancel(inbox.tag)
+    for _ in range(6):
+        time.sleep(0.5)
         assert looking.basic_get(name) == (None, None, None)
-    time.sleep(1.5)
+    # Neither this nor any other list is use of the queue.
+    eventually(lambda: name not in cluster.ctl(3, "list_queues", "-q", "name").split())
     refused(404, "no queue", lambda: counts(looking, name))
 
 

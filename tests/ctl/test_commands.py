@@ -183,9 +183,9 @@ def test_policies(ctl: Ctl, ok: Ok) -> None:
 
 
 def test_parameters(ok: Ok) -> None:
-    ok("set_parameter", "shovel", "s", '{"src-uri": "amqp://"}')
-    assert ok("-s", "list_parameters") == 'shovel\ts\t{"src-uri":"amqp://"}\n'
-    ok("clear_parameter", "shovel", "s")
+    ok("set_parameter", "federation-upstream", "s", '{"uri": "amqp://"}')
+    assert ok("-s", "list_parameters") == 'federation-upstream\ts\t{"uri":"amqp://"}\n'
+    ok("clear_parameter", "federation-upstream", "s")
     ok("set_global_parameter", "g", "[1]")
     assert "g\t[1]\n" in ok("list_global_parameters")
     ok("clear_global_parameter", "g")
@@ -286,6 +286,13 @@ def test_messages(ctl: Ctl, ok: Ok) -> None:
     )
     assert ctl("-p", "msgs", "sync_queue", "q")[0] == 65
     assert ctl("-p", "msgs", "cancel_sync_queue", "q")[0] == 65
+    assert ctl("-p", "msgs", "transfer_master", "q", "elsewhere")[0] == 65
+    assert ctl("-p", "msgs", "mirrors", "nowhere")[0] == 65
+    shown = ok("-p", "msgs", "mirrors", "q").splitlines()
+    assert shown[0].startswith("running, master on ")
+    assert shown[1].split("\t")[:3] == ["node", "role", "synchronised"]
+    assert shown[2].split("\t")[1:4] == ["master", "true", "true"]
+    assert shown[3].startswith("it has no mirrors")
     shown = ok("events")
     assert "queue.deleted  vhost=msgs name=r" in shown
     assert json.loads(ok("events", "--json").splitlines()[0])["id"] >= 1

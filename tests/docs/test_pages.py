@@ -170,7 +170,7 @@ def test_warrenctl_as_the_readme_says(tmp_path: Path) -> None:
             for line in commands()
             if line.startswith("warrenctl ")
         ]
-    assert shown == ["", "name\tmessages\norders\t1\n", '{"id": 1}\n']
+    assert shown == ["", "name\tmessages\norders\t1\n", '{"id": 1}\n', ""]
 
 
 def test_the_readme_shows_no_other_command() -> None:

@@ -136,7 +136,8 @@ class FarQueue(RemoteQueue):
     """What the engine's queue adds, as far as these tests need it; the engine's ways around the
     home (`engine/remote_consume.py`) are not taken."""
 
-    is_remote = False
+    is_remote = awaits_view = False
+    view_errand = None
 
     def check_there(self) -> None:
         """It is."""

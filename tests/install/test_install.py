@@ -28,6 +28,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             if (ROOT / name).is_file():
                 shutil.copyfile(ROOT / name, target)
+    # As after 'make webui'; a wheel holds what was built.
+    built = ROOT / "src" / "warren" / "management" / "ui"
+    assert (built / "index.html").exists(), "run 'make webui' first"
+    shutil.copytree(built, source / built.relative_to(ROOT), dirs_exist_ok=True)
     wheels = tmp_path_factory.mktemp("wheels")
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
     subprocess.run(
@@ -45,6 +49,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_installed_package_serves(installed: Path) -> None:
     assert not list(installed.rglob("*.pyx"))
     assert not list(installed.rglob("*.c"))
+    ui = installed / "warren" / "management" / "ui"
+    assert (ui / "index.html").exists()
+    assert list((ui / "assets").glob("*.js"))
     program = (
         "import warren, pika\n"
         "from warren.testing import Broker\n"

@@ -487,15 +487,15 @@ def test_delayed_exchange(channel: RawChannel, node: object) -> None:
     channel.exchange("d", "x-delayed-message", arguments={"x-delayed-type": "direct"})
     channel.bind(channel.declare("q"), "d", "k")
     started = time.monotonic()
-    channel.publish("k", b"late", "d", headers={"x-delay": 300})
-    channel.publish("k", b"soon", "d", headers={"x-delay": 150})
+    channel.publish("k", b"late", "d", headers={"x-delay": 2500})
+    channel.publish("k", b"soon", "d", headers={"x-delay": 1200})
     channel.publish("k", b"now", "d")
     channel.publish("k", b"negative", "d", headers={"x-delay": -5})
     assert channel.bodies("q") == [b"now", b"negative"]
     assert channel.wait_get("q").body == b"soon"
     late = channel.wait_get("q")
-    assert (late.body, late.exchange, late.headers["x-delay"]) == (b"late", "d", -300)
-    assert time.monotonic() - started >= 0.3
+    assert (late.body, late.exchange, late.headers["x-delay"]) == (b"late", "d", -2500)
+    assert time.monotonic() - started >= 2.5
 
 
 def test_delayed_exchange_needs_a_type(channel: RawChannel, node: object) -> None:
@@ -515,18 +515,18 @@ def test_a_delayed_exchange_behind_another(channel: RawChannel, node: object) ->
     channel.call("exchange.bind", destination="d", source="first")
     channel.bind(channel.declare("direct"), "first")
     started = time.monotonic()
-    channel.publish("", b"m", "first", headers={"x-delay": 150}, mandatory=True)
+    channel.publish("", b"m", "first", headers={"x-delay": 1200}, mandatory=True)
     channel.publish("", b"now", "first")
     assert channel.bodies("direct") == [b"m", b"now"]
     assert channel.bodies("q") == [b"now"]
     assert channel.wait_get("q").body == b"m"
-    assert time.monotonic() - started >= 0.15
+    assert time.monotonic() - started >= 1.2
 
 
 def test_a_delayed_exchange_as_alternate(channel: RawChannel, node: object) -> None:
     delayed_to_q(channel)
     channel.exchange("first", "direct", {"alternate-exchange": "d"})
-    channel.publish("nowhere", b"m", "first", headers={"x-delay": 100}, mandatory=True)
+    channel.publish("nowhere", b"m", "first", headers={"x-delay": 1200}, mandatory=True)
     assert channel.bodies("q") == []
     assert channel.wait_get("q").body == b"m"
 
@@ -534,10 +534,10 @@ def test_a_delayed_exchange_as_alternate(channel: RawChannel, node: object) -> N
 def test_a_delayed_exchange_for_dead_letters(channel: RawChannel, node: object) -> None:
     delayed_to_q(channel)
     channel.declare("source", {"x-dead-letter-exchange": "d", "x-message-ttl": 0})
-    channel.publish("source", b"m", headers={"x-delay": 100})
+    channel.publish("source", b"m", headers={"x-delay": 1200})
     assert channel.bodies("q") == []
     dead = channel.wait_get("q")
-    assert (dead.body, dead.headers["x-delay"]) == (b"m", -100)
+    assert (dead.body, dead.headers["x-delay"]) == (b"m", -1200)
     assert dead.headers["x-death"][0]["reason"] == "expired"
 
 

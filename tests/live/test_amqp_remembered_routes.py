@@ -108,7 +108,7 @@ def test_a_memory_alarm_forgets_all_routes(channel: RawChannel, node: LiveNode, 
 
 
 def test_a_long_chain_of_exchanges_goes_with_its_last_binding(
-    channel: RawChannel, node: LiveNode, vhost: str
+    channel: RawChannel, node: LiveNode, vhost: str, judge_time: Callable[[float, float], None]
 ) -> None:
     """Chained far deeper than calls may be nested, and in good time."""
     length = 2000
@@ -126,7 +126,7 @@ def test_a_long_chain_of_exchanges_goes_with_its_last_binding(
     channel.wait_depth("q", 1)
     started = time.monotonic()
     channel.call("queue.delete", queue="q")
-    assert time.monotonic() - started < 1
+    judge_time(time.monotonic() - started, 1)
     known = node.node.engine.vhosts[vhost]
     assert node.call(lambda: [name for name in known.exchanges if name.startswith("e")]) == []
     assert known.chained == 0

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pika
@@ -22,7 +22,7 @@ import warren
 WARREN = [sys.executable, "-m", "warren"]
 #: Promised: a second from the start of the process.
 READY_S = 1.0
-WAIT_S = 30
+WAIT_S = 60
 FREE_PORTS = ("--port", "0", "--http-port", "0", "--metrics-port", "0")
 
 
@@ -80,10 +80,10 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_ready_within_a_second(dev: Command) -> None:
+def test_ready_within_a_second(dev: Command, judge_time: Callable[[float, float], None]) -> None:
     # Start-up waits for nothing, so on a machine that is free its time is its processor time; the
     # clock on the wall would measure the other tests.
-    assert dev.processor_s() < READY_S
+    judge_time(dev.processor_s(), READY_S)
 
 
 def test_what_it_prints(dev: Command) -> None:
@@ -93,7 +93,9 @@ def test_what_it_prints(dev: Command) -> None:
     assert re.fullmatch(rf"warren {re.escape(warren.__version__)}  ready in \d+\.\d\d s", first)
     assert re.fullmatch(r"  AMQP   amqp://guest:guest@127\.0\.0\.1:\d+", amqp)
     assert amqp.split()[1] == dev.url
-    assert re.fullmatch(r"  HTTP   http://127\.0\.0\.1:\d+/api/overview", api)
+    assert re.fullmatch(
+        r"  HTTP   http://127\.0\.0\.1:\d+/  \(web UI; the API is below /api\)", api
+    )
     assert re.fullmatch(r"  Stats  http://127\.0\.0\.1:\d+/metrics", metrics)
     assert attempt.startswith("  Try    ")
     assert data == "  Data   in memory, gone when it stops"
@@ -123,7 +125,7 @@ def test_the_management_api_answers(dev: Command) -> None:
     lines = [dev.process.stdout.readline() for _ in range(4)]
     answer = urllib.request.urlopen(
         urllib.request.Request(
-            lines[2].split()[1],
+            lines[2].split()[1] + "api/overview",
             headers={"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()},
         ),
         timeout=WAIT_S,
@@ -165,7 +167,7 @@ def test_stops_cleanly_with_clients_connected(dev: Command, number: int) -> None
     assert code == 0
     assert "Traceback" not in err
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="CONNECTION_FORCED"):
-        connection.process_data_events(5)
+        connection.process_data_events(30)
 
 
 def test_a_taken_port() -> None:

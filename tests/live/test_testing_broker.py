@@ -57,14 +57,14 @@ def test_a_message_there_and_back(broker: Broker) -> None:
     assert broker.url == f"amqp://guest:guest@127.0.0.1:{broker.port}"
 
 
-def test_ready_soon() -> None:
+def test_ready_soon(judge_time: Callable[[float, float], None]) -> None:
     times = []
     for _ in range(5):
         begun = time.perf_counter()
         with Broker() as broker:
             socket.create_connection((broker.host, broker.port)).close()
             times.append(time.perf_counter() - begun)
-    assert min(times) < READY_S
+    judge_time(min(times), READY_S)
 
 
 def test_leaves_nothing_behind() -> None:
@@ -108,14 +108,16 @@ def test_stop_and_start_again() -> None:
     broker.stop()
 
 
-def test_stop_does_not_wait_long_for_a_deaf_client() -> None:
+def test_stop_does_not_wait_long_for_a_deaf_client(
+    judge_time: Callable[[float, float], None],
+) -> None:
     broker = Broker().start()
     connection = connect(broker.url)
     begun = time.perf_counter()
     broker.stop()
-    assert time.perf_counter() - begun < 5
+    judge_time(time.perf_counter() - begun, 5)
     with pytest.raises(AMQPConnectionError):
-        connection.process_data_events(1)
+        connection.process_data_events(30)
 
 
 def test_restart_breaks_connections_and_keeps_what_is_durable(broker: Broker) -> None:
@@ -130,7 +132,7 @@ def test_restart_breaks_connections_and_keeps_what_is_durable(broker: Broker) ->
     assert channel.basic_get("durable")[2] == b"hello"
     broker.restart()
     with pytest.raises(AMQPConnectionError):
-        connection.process_data_events(5)
+        connection.process_data_events(30)
     assert broker.port == port
     with connect(broker.url) as again:
         channel = again.channel()
@@ -143,7 +145,7 @@ def test_restart_breaks_connections_and_keeps_what_is_durable(broker: Broker) ->
 
 
 def test_the_port_refuses_while_it_is_down(broker: Broker) -> None:
-    restarting = threading.Thread(target=broker.restart, args=(0.5,))
+    restarting = threading.Thread(target=broker.restart, args=(3.0,))
     restarting.start()
     refused = False
     while restarting.is_alive() and not refused:
@@ -151,6 +153,8 @@ def test_the_port_refuses_while_it_is_down(broker: Broker) -> None:
             socket.create_connection((broker.host, broker.port)).close()
         except ConnectionRefusedError:
             refused = True
+        except ConnectionResetError:
+            pass  # It was in the queue of the listener that closed.
         time.sleep(0.01)
     restarting.join()
     assert refused
@@ -243,7 +247,7 @@ def test_vhosts(broker: Broker) -> None:
     assert broker.queues() == []
     broker.delete_vhost("team/a b")
     with pytest.raises(AMQPConnectionError):
-        connection.process_data_events(5)
+        connection.process_data_events(30)
     with pytest.raises(NotFound):
         broker.queues("team/a b")
 

@@ -11,7 +11,7 @@ from email.message import Message
 from typing import Any
 from urllib.parse import quote
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 @dataclass(frozen=True)

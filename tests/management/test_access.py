@@ -89,10 +89,12 @@ def _requests() -> Iterator[tuple[str, str, str]]:
             "within",
             "unit",
             "peer",
+            "file",
         ):
             path = path.replace("{" + name + "}", "x")
-        for name in ("destination", "props", "exchange", "password"):
+        for name in ("destination", "props", "exchange", "password", "cursor", "producer"):
             path = path.replace("{" + name + "}", "no-such")
+        path = path.replace("{batch}", "1")
         yield route.method, path, route.access
 
 

@@ -155,12 +155,12 @@ def test_policies(api: Api, vhost: str) -> None:
 
 
 def test_parameters(api: Api, vhost: str) -> None:
-    place = f"/parameters/shovel/{vhost}/mine"
-    value = {"src-uri": "amqp://", "dest-uri": "amqp://"}
+    place = f"/parameters/federation-upstream/{vhost}/mine"
+    value = {"uri": "amqp://"}
     assert api.put(place, {"value": value}) == 201
     assert api.put(place, {"value": value}) == 204
     assert api.get(place)["value"] == value
-    assert api.get("/parameters/shovel")[0]["name"] == "mine"
+    assert api.get("/parameters/federation-upstream")[0]["name"] == "mine"
     assert api.delete(place) == 204
     assert api.delete(place) == 404
     refused = api.refusal("PUT", f"/parameters/zz/{vhost}/x", {"value": {}})

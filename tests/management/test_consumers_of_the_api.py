@@ -16,7 +16,7 @@ import pytest
 from management.api import Api
 from warren.testing.broker import Broker
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_rabbitmqadmin_users_and_vhosts(admin: Any) -> None:
     limit = ("vhost=adm.v", "name=max-queues", "value=3")
     admin("declare", "vhost_limit", *limit)
     assert listed(admin, "vhost_limits")[0]["value"] == {"max-queues": 3}
-    parameter = ("component=shovel", "name=adm.s", 'value={"src-uri": "amqp://"}')
+    parameter = ("component=federation-upstream", "name=adm.s", 'value={"uri": "amqp://"}')
     admin("--vhost=adm.v", "declare", "parameter", *parameter)
     admin("delete", "permission", "vhost=adm.v", "user=adm.u")
     admin("delete", "user", "name=adm.u")

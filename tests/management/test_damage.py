@@ -18,7 +18,7 @@ def shown_queue(broker: Broker) -> dict[str, object]:
     request = urllib.request.Request(
         f"{broker.http_url}/api/queues/%2F/q", headers={"Authorization": GUEST}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         found: dict[str, object] = json.load(answer)
         return found
 

@@ -44,7 +44,7 @@ def test_tls(authority: trustme.CA, files: dict[str, str]) -> None:
         for protocol, path in (("https", "/api/auth"), ("https/prometheus", "/metrics")):
             url = operating.url(protocol)
             assert url is not None
-            with urllib.request.urlopen(url + path, timeout=20, context=trusting) as answer:
+            with urllib.request.urlopen(url + path, timeout=60, context=trusting) as answer:
                 assert answer.status == 200
 
 
@@ -120,3 +120,29 @@ def test_all_addresses_by_default() -> None:
     with _listen(None, 0) as listening:
         port = listening.getsockname()[1]
         socket.create_connection(("127.0.0.1", port), 5).close()
+
+
+def test_warrenctl_over_tls(
+    files: dict[str, str],
+    authority: trustme.CA,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from warren.ctl.main import run
+
+    config: dict[str, object] = {"management.ssl.port": 0}
+    config |= {f"management.ssl.{name}": path for name, path in files.items()}
+    with Broker(http=True, config=config) as broker:
+        url = next(
+            f"https://guest:guest@127.0.0.1:{listener.port}"
+            for listener in broker.call(lambda node: list(node.operating.context.http_listeners))
+            if listener.protocol == "https"
+        )
+        # A certificate that nobody vouches for is refused.
+        assert run(["--url", url, "ping"]) == 69
+        assert "certificate" in capsys.readouterr().err
+        trusted = tmp_path / "authority.pem"
+        authority.cert_pem.write_to_path(str(trusted))
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        assert run(["--url", url, "ping"]) == 0

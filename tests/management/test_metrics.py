@@ -57,7 +57,7 @@ Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
 def scrape(broker: Broker, path: str = "/metrics") -> Samples:
-    with urllib.request.urlopen(broker.metrics_url + path, timeout=20) as page:
+    with urllib.request.urlopen(broker.metrics_url + path, timeout=60) as page:
         assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
         text = page.read().decode()
     found: Samples = {}
@@ -181,5 +181,5 @@ def _declare(node: object, name: str) -> None:
 
 def test_head(busy: Broker) -> None:
     request = urllib.request.Request(f"{busy.metrics_url}/metrics", method="HEAD")
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 204

@@ -75,7 +75,7 @@ def test_coarse_histories_reach_further() -> None:
     assert coarse.at(began_ms + 49_000)[0] == 40
 
 
-def wait_for(check: object, seconds: float = 10) -> None:
+def wait_for(check: object, seconds: float = 30) -> None:
     assert callable(check)
     until = time.monotonic() + seconds
     while not check():

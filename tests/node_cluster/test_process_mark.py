@@ -14,7 +14,7 @@ import pytest
 
 from warren.node.process_mark import ProcessMark
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 @pytest.fixture

@@ -17,11 +17,23 @@ from warren.node.local_nodes import LocalNodeError
 from warren.node.process_mark import ProcessMark
 from warren.testing import Cluster, ClusterFault, CtlFailed
 
-WAIT_S = 60
+WAIT_S = 100
 
 
 def connect(url: str) -> pika.BlockingConnection:
     return pika.BlockingConnection(pika.URLParameters(url))
+
+
+def wait_until_refused(url: str) -> None:
+    """Until the node lets nobody in."""
+    until_s = time.monotonic() + WAIT_S
+    while time.monotonic() < until_s:
+        try:
+            connect(url).close()
+        except pika.exceptions.AMQPConnectionError:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{url} goes on letting clients in")
 
 
 def test_what_can_be_done_to_nodes() -> None:
@@ -62,11 +74,9 @@ def test_what_can_be_done_to_nodes() -> None:
             cluster.ctl(1, "delete_user", "nobody")
         assert failed.value.status == 67
         cluster.partition(1, 2)
-        time.sleep(4)
         for node in (1, 2):
             # Neither of two is a majority.
-            with pytest.raises(pika.exceptions.AMQPConnectionError):
-                connect(cluster.url(node))
+            wait_until_refused(cluster.url(node))
         cluster.heal()
         cluster.wait_until_ready()
         for node in (1, 2):
@@ -248,6 +258,4 @@ def test_partitions_are_kept_while_a_node_is_down(monkeypatch: pytest.MonkeyPatc
         asked.clear()
         cluster.split([1], [2, 3])
         assert sorted(asked) == [("1", "2"), ("1", "3"), ("2", "1"), ("3", "1")]
-        started_s = time.monotonic()
         cluster.wait_until_ready(WAIT_S)
-        assert time.monotonic() - started_s < WAIT_S

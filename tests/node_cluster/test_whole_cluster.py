@@ -42,7 +42,7 @@ def call(
         method=method,
     )
     try:
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             status, data = response.status, response.read()
     except urllib.error.HTTPError as error:
         status, data = error.code, error.read()
@@ -55,7 +55,7 @@ def get(cluster: Cluster, n: int, path: str) -> Any:
     return shown
 
 
-def until(met: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def until(met: Callable[[], bool], timeout_s: float = 30.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not met():
         assert time.monotonic() < deadline_s
@@ -139,8 +139,21 @@ def test_clients_of_all_nodes_are_seen_and_closed_from_any(three: Cluster) -> No
     assert shown["channel_details"]["node"] == three.nodes[1]
     assert call(three, 3, f"/connections/{name}", method="DELETE")[0] == 204
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
-        connection.process_data_events(5)
+        connection.process_data_events(30)
     until(lambda: get(three, 1, "/connections") == [])
+
+
+def test_virtual_hosts_are_counted_over_all_nodes(three: Cluster) -> None:
+    for n in three.numbers:
+        (row,) = get(three, n, "/vhosts")
+        one = get(three, n, "/vhosts/%2F?lengths_age=60&lengths_incr=5")
+        for shown in (row, one):
+            assert (shown["messages"], shown["messages_ready"]) == (6, 6)
+            assert shown["message_stats"]["publish"] >= 6
+            assert shown["recv_oct"] > 0
+            assert shown["cluster_state"] == dict.fromkeys(three.nodes, "running")
+        assert "samples" in one["messages_details"]
+        assert get(three, n, "/vhosts?columns=name,messages") == [{"name": "/", "messages": 6}]
 
 
 def test_nodes_and_health(three: Cluster) -> None:
@@ -167,18 +180,20 @@ def test_definitions_and_metrics_with_queues_of_other_nodes(three: Cluster) -> N
         for row in get(three, 1, "/overview")["listeners"]
         if row["node"] == three.nodes[0] and row["protocol"] == "http/prometheus"
     ]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
         lines = response.read().decode().splitlines()
     assert "rabbitmq_queues 1" in lines
     assert "rabbitmq_queue_messages 1" in lines
 
 
-def test_a_node_that_does_not_answer_does_not_hold_others_up(three: Cluster) -> None:
+def test_a_node_that_does_not_answer_does_not_hold_others_up(
+    three: Cluster, judge_time: Callable[[float, float], None]
+) -> None:
     three.pause(3)
     try:
         began_s = time.monotonic()
         rows = get(three, 1, "/queues")
-        assert time.monotonic() - began_s < 2.5
+        judge_time(time.monotonic() - began_s, 2.5)
         assert [row["name"] for row in rows] == ["q1", "q2", "q3"]
         assert rows[2]["state"] in {"unresponsive", "down"}
         assert "messages" not in rows[2]

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 def run(*command: str) -> str:
-    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
 
@@ -25,7 +25,7 @@ def need(command: str, probe: list[str]) -> None:
     """Skip unless the command is there and the probe says that its library is."""
     if shutil.which(command) is None:
         pytest.skip(f"{command} is not installed")
-    if subprocess.run([command, *probe], capture_output=True, timeout=30, check=False).returncode:
+    if subprocess.run([command, *probe], capture_output=True, timeout=100, check=False).returncode:
         pytest.skip(f"the AMQP library for {command} is not installed")
 
 

@@ -151,7 +151,7 @@ class Node:
         return self.network.link_to(peer) is not None
 
 
-async def until(condition: Callable[[], object], what: str = "", timeout_s: float = 5.0) -> None:
+async def until(condition: Callable[[], object], what: str = "", timeout_s: float = 30.0) -> None:
     """Waits for something that has to happen."""
     end = time.monotonic() + timeout_s
     while not condition():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from peer_nodes import CONTROL, DATA, FAST, RING, join, node, run, until
@@ -23,7 +24,7 @@ def test_data_waits_for_credit() -> None:
         for number in range(2000):
             link.send(DATA if number % 2 else RING, number.to_bytes(4, "big") + KIB)
         assert a.network.send("b", CONTROL, b"overtakes")
-        await until(lambda: b.notes.control and b.notes.frames)
+        await until(lambda: b.notes.control and len(b.notes.frames) >= (1 << 16) // 1033)
         await asyncio.sleep(0.05)
         taken = len(b.notes.frames)
         # The window, and no more than one frame beyond it.
@@ -89,12 +90,12 @@ def test_a_large_backlog_does_not_delay_control_frames() -> None:
         between = len(a.notes.frames) - before
         # What the kernels of both sides hold cannot be overtaken; what we hold is.
         assert between < 30, f"{between} MiB in {time.monotonic() - began:.3f} s"
-        await until(lambda: len(a.notes.frames) == 100, timeout_s=20)
+        await until(lambda: len(a.notes.frames) == 100)
 
     run(scenario)
 
 
-def test_a_peer_that_takes_nothing_is_given_up() -> None:
+def test_a_peer_that_takes_nothing_is_given_up(judge_time: Callable[[float, float], None]) -> None:
     async def scenario() -> None:
         a, b = node("a"), node("b", options=PeerOptions())
         await join(a, b)
@@ -105,7 +106,7 @@ def test_a_peer_that_takes_nothing_is_given_up() -> None:
             a.network.send("b", CONTROL, bytes(1 << 19))
         began = time.monotonic()
         await until(lambda: a.notes.count("down", "b"))
-        assert time.monotonic() - began < 5 * FAST.silence_ms / 1000
+        judge_time(time.monotonic() - began, 5 * FAST.silence_ms / 1000)
         talking.cancel()
 
     run(scenario)

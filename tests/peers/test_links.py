@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
-from peer_nodes import CONTROL, DATA, HOST, RING, free_port, join, node, run, until
+from peer_nodes import CONTROL, DATA, FAST, HOST, RING, free_port, join, node, run, until
 
 from warren.net.peers.settings import PeerOptions
 
@@ -109,13 +110,17 @@ def test_silence_is_filled_with_pings() -> None:
     run(scenario)
 
 
-def test_a_peer_that_goes_is_told_at_once_and_dialled_again() -> None:
+def test_a_peer_that_goes_is_told_at_once_and_dialled_again(
+    judge_time: Callable[[float, float], None],
+) -> None:
     async def scenario() -> None:
         slow = PeerOptions()
         a, b = node("a", options=slow), node("b", options=slow)
         await join(a, b)
         b.network.close()
-        await until(lambda: a.notes.count("down", "b"), timeout_s=0.4)
+        began = time.monotonic()
+        await until(lambda: a.notes.count("down", "b"))
+        judge_time(time.monotonic() - began, 0.4)
         assert a.notes.events.index(("lost", "gateway", "b")) < a.notes.events.index(("down", "b"))
         await until(lambda: a.notes.count("refused", "b") >= 2)
         assert not a.network.send("b", CONTROL, b"lost")
@@ -136,7 +141,7 @@ def test_a_call_from_the_peer_shortens_the_pause() -> None:
         await until(lambda: a.notes.count("refused", "b"))
         b = node("b", port=port)
         b.network.set_peers({"a": a.address})
-        await until(lambda: a.is_up("b"), timeout_s=2)
+        await until(lambda: a.is_up("b"), timeout_s=15)
 
     run(scenario)
 
@@ -242,6 +247,28 @@ def test_a_late_clock_is_no_silence() -> None:
         time.sleep(0.6)
         await asyncio.sleep(0.2)
         assert a.notes.count("down", "b") == b.notes.count("down", "a") == 0
+
+    run(scenario)
+
+
+def test_a_node_that_is_held_up_can_say_that_it_is_there() -> None:
+    async def scenario() -> None:
+        a, b = node("a"), node("b")
+        await join(a, b)
+        link = a.link("b")
+        for _ in range(4):
+            before = link.bytes_out
+            time.sleep(2 * FAST.ping_ms / 1000)
+            a.network.keep_alive()
+            # Five bytes of a ping, and that at once: the loop did not turn.
+            assert link.bytes_out == before + 5
+        # What belongs to a turn is not torn out of it.
+        link.send(DATA, b"x")
+        time.sleep(2 * FAST.ping_ms / 1000)
+        before = link.bytes_out
+        a.network.keep_alive()
+        assert link.bytes_out == before
+        await until(lambda: b.notes.frames)
 
     run(scenario)
 

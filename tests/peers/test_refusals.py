@@ -7,6 +7,7 @@ import random
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 import pytest
 from peer_nodes import CONTROL, DATA, SECRET, Node, join, node, run, until
@@ -32,7 +33,7 @@ async def call(target: Node) -> Streams:
     return await asyncio.open_connection(*target.address)
 
 
-async def ends(reader: asyncio.StreamReader, within_s: float = 2.0) -> None:
+async def ends(reader: asyncio.StreamReader, within_s: float = 30.0) -> None:
     """The other side hangs up."""
     async with asyncio.timeout(within_s):
         try:
@@ -204,7 +205,7 @@ def test_garbage_before_the_greeting(garbage: bytes, caplog: pytest.LogCaptureFi
         b = node("b", options=PeerOptions())
         reader, writer = await call(b)
         writer.write(garbage)
-        await ends(reader, 1.0)
+        await ends(reader)
         assert warnings(caplog, "b").count("\n") == 0
         assert "cannot be right" in warnings(caplog, "b")
         assert not b.notes.events
@@ -233,7 +234,7 @@ def test_garbage_after_the_greeting(garbage: bytes, caplog: pytest.LogCaptureFix
         reader, writer = await greet(b)
         await until(lambda: b.notes.home_links)
         writer.write(garbage)
-        await ends(reader, 1.0)
+        await ends(reader)
         assert b.notes.count("lost", "home", "x") == 1
         assert "cannot be right" in warnings(caplog, "b")
 
@@ -259,13 +260,13 @@ def test_more_data_than_granted_is_not_taken() -> None:
         b.network.hold_credit(True)
         reader, writer = await greet(b)
         writer.write(frame(DATA, b"x"))
-        await ends(reader, 1.0)
+        await ends(reader)
         assert b.notes.frames == []
 
     run(scenario)
 
 
-def test_half_a_greeting_does_not_last() -> None:
+def test_half_a_greeting_does_not_last(judge_time: Callable[[float, float], None]) -> None:
     async def scenario() -> None:
         b = node("b")
         silent, _ = await call(b)
@@ -275,12 +276,16 @@ def test_half_a_greeting_does_not_last() -> None:
         began = time.monotonic()
         await ends(silent)
         await ends(reader)
-        assert 0.2 < time.monotonic() - began < 1.5
+        took = time.monotonic() - began
+        assert took > 0.2
+        judge_time(took, 1.5)
 
     run(scenario)
 
 
-def test_a_reset_that_comes_with_bytes_is_told_at_once() -> None:
+def test_a_reset_that_comes_with_bytes_is_told_at_once(
+    judge_time: Callable[[float, float], None],
+) -> None:
     async def scenario() -> None:
         b = node("b", options=PeerOptions())
         _, writer = await greet(b)
@@ -289,7 +294,9 @@ def test_a_reset_that_comes_with_bytes_is_told_at_once() -> None:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.write(frame(DATA, b"last words"))
         writer.transport.abort()
-        await until(lambda: b.notes.count("lost", "home", "x"), timeout_s=0.4)
+        began = time.monotonic()
+        await until(lambda: b.notes.count("lost", "home", "x"))
+        judge_time(time.monotonic() - began, 0.4)
 
     run(scenario)
 
@@ -338,7 +345,7 @@ def test_strangers_push_each_other_out() -> None:
     async def scenario() -> None:
         b = node("b", options=PeerOptions(strangers_max=3))
         strangers = [await call(b) for _ in range(4)]
-        await ends(strangers[0][0], 1.0)
+        await ends(strangers[0][0])
         with pytest.raises(TimeoutError):
             await ends(strangers[1][0], 0.1)
         a = node("a")

@@ -61,7 +61,7 @@ def test_a_backlog_over_tls_is_overtaken(authority: trustme.CA) -> None:
         b.came("a").send(CONTROL, b"vote")
         await until(lambda: a.notes.control)
         assert len(a.notes.frames) - before < 25
-        await until(lambda: len(a.notes.frames) == 50, timeout_s=20)
+        await until(lambda: len(a.notes.frames) == 50)
 
     run(scenario)
 

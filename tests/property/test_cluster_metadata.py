@@ -47,7 +47,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(NodeDown, nodes, incarnations),
     st.builds(NodeUp, nodes, incarnations),
     st.builds(Forget, nodes),
-    st.builds(CreateView, queues, replicas),
+    st.builds(CreateView, queues, replicas, st.booleans(), st.none() | incarnations),
     st.builds(DropView, queues, epochs),
     st.builds(Shrink, queues, epochs, nodes),
     st.builds(Expand, queues, epochs, nodes),
@@ -78,7 +78,14 @@ def test_all_nodes_agree(script: list[tuple[Command, bool]], restart_at: int) ->
         data = encode_command(chosen)
         assert decode_command(data) == chosen
         before = {queue: view.epoch for queue, view in first.views().items()}
+        held = dict(first.views())
         assert first.apply(index, data) == second.apply(index, data)
+        changed = {
+            queue: first.view(queue)
+            for queue in ("q1", "q2")
+            if first.view(queue) != held.get(queue)
+        }
+        assert first.take_changed_views() == changed
         if index == restart_at:
             restarted = Metadata()
             restarted.restore(second.image())
@@ -170,3 +177,50 @@ def test_a_node_with_empty_disks_is_in_sync_with_nothing() -> None:
     apply(metadata, 5, Register("a", 2, True))
     assert metadata.view("q") == View(2, "b", ("b", "c"), ("a",), ("a", "b", "c"))
     assert apply(metadata, 6, NodeDown("a", 1)) == Result(Answer.CONFLICT, 2)
+
+
+def test_mirrors_of_a_queue_that_may_hold_something_start_as_learners() -> None:
+    metadata = three_nodes()
+    apply(metadata, 5, Register("b", 2, False))
+    abc = ("b", "a", "c")
+    for index, (queue, empty, incarnation, in_sync) in enumerate(
+        (
+            ("known", True, 2, abc),
+            ("any", True, None, abc),
+            ("restarted", True, 1, ("b",)),
+            ("used", False, 2, ("b",)),
+        ),
+        6,
+    ):
+        apply(metadata, index, CreateView(queue, abc, empty, incarnation))
+        view = metadata.view(queue)
+        assert view is not None
+        assert (view.master, view.in_sync, view.wanted) == ("b", in_sync, abc)
+        assert set(view.learners) == set(abc) - set(in_sync)
+
+
+def test_an_image_tells_of_every_view_it_has_and_of_those_it_has_not() -> None:
+    ahead, behind = three_nodes(), three_nodes()
+    apply(ahead, 5, CreateView("later", ("b",)))
+    apply(behind, 5, CreateView("gone", ("c",)))
+    behind.take_changed_views()
+    behind.restore(ahead.image())
+    changed = behind.take_changed_views()
+    assert changed == {"q": ahead.view("q"), "later": ahead.view("later"), "gone": None}
+    assert behind.take_changed_views() == {}
+
+
+def test_a_queue_on_one_node_alone_does_not_keep_it_from_being_forgotten() -> None:
+    metadata = three_nodes()
+    apply(metadata, 5, CreateView("alone", ("c",)))
+    for index, name in enumerate("abc", 6):
+        apply(metadata, index, NodeDown(name, 1))
+    # Of q, which all were to have, c has the only good copy.
+    assert apply(metadata, 9, Forget("c")).answer is Answer.REFUSED
+    view = metadata.view("q")
+    assert view is not None
+    apply(metadata, 10, DropView("q", view.epoch))
+    assert apply(metadata, 11, Forget("c")).answer is Answer.DONE
+    view = metadata.view("alone")
+    assert view is not None
+    assert (view.master, view.in_sync, view.wanted) == (None, (), ())

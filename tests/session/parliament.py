@@ -27,14 +27,20 @@ class Others:
     def __init__(self, parliament: Parliament) -> None:
         self.parliament = parliament
         self.asked: list[tuple[Any, ...]] = []
+        self.gateways: dict[str, Gateway] = {}
 
     def living_nodes(self) -> Sequence[str]:
         return sorted(engine.settings.node_name for engine in self.parliament.engines)
 
     def make_remote(self, *arguments: Any) -> Any:
+        return FarQueue(self.gateway_to(arguments[-1]), *arguments)
+
+    def gateway_to(self, home: str) -> Gateway:
         engine = self.parliament.engines[0]
-        gateway = Gateway(engine.turn, engine.effects, arguments[-1])
-        return FarQueue(gateway, *arguments)
+        return self.gateways.setdefault(home, Gateway(engine.turn, engine.effects, home))
+
+    def queue_moved(self, queue: Any, home_before: str) -> None:
+        """Nothing waits for the home it had."""
 
     def request(self, home: str, verb: str, arguments: tuple[Any, ...]) -> Errand:
         self.asked.append((home, verb, *arguments))

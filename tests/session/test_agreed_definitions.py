@@ -200,7 +200,10 @@ def test_an_image_makes_any_node_equal(three: Parliament) -> None:
     client.send(method(1, "queue.declare", 0, "b", False, True))
     three.settle()
     three.do(lambda engine: engine.directory.delete_user("guest"))
-    keeper.take_over(three.index, three.keepers[0].snapshot())
+    breaths: list[int] = []
+    image = three.keepers[0].snapshot()
+    keeper.take_over(three.index, image, lambda: breaths.append(len(breaths)))
+    assert len(breaths) > 2
     assert keeper.snapshot() == three.keepers[0].snapshot()
     assert behind.vhosts["/"].queues["b"].number == 3
     assert not behind.directory.has_user("guest")
@@ -333,3 +336,16 @@ def test_a_record_of_many_entries_ends_somewhere(
     three.records[0].clear()
     three.keepers[0].apply_agreed(list(enumerate(commands, start=three.index + 1)))
     assert [len(unpack(record)[1]) for record in three.records[0]] == [3, 3, 1]
+
+
+def test_whoever_waits_for_an_entry_that_changed_no_definition_goes_on(three: Parliament) -> None:
+    keeper, done = three.keepers[0], []
+    keeper.when_applied(three.index, lambda: done.append("known"))
+    keeper.when_applied(three.index + 2, lambda: done.append("first"))
+    keeper.when_applied(three.index + 1, lambda: done.append("second"))
+    keeper.reach(three.index + 1)
+    three.go_on()
+    assert done == ["known"]  # None overtakes another.
+    keeper.reach(three.index + 2)
+    three.go_on()
+    assert done == ["known", "first", "second"]

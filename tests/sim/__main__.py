@@ -1,25 +1,39 @@
-"""Many schedules in a row: `make sim SIM="--seeds 20000"`, or one again, with all that happened."""
+"""Many schedules in a row: `make sim SEEDS=20000`, or one again, with all that happened."""
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 
 from sim.run import Result, run_seed
+from sim.run_broker import BrokerResult, run_broker
 from sim.run_members import MemberResult, run_members
+from sim.run_placed import PlacedResult, run_placed
 from sim.run_ring import RingResult, run_ring
 from sim.world import World
 
-AnyResult = Result | MemberResult | RingResult
-#: What a schedule is about, as `--show` takes it: `17` for Raft alone, `members:17`, `rings:17`.
+AnyResult = Result | MemberResult | PlacedResult | RingResult | BrokerResult
+#: What a schedule is about, as `--show` takes it: `17` for Raft alone, `members:17`,
+#: `places:17` for policies and where mirrors go, `rings:17` for the core of mirrored queues,
+#: `brokers:17` for all of it: brokers with clients, queues, store and links.
 RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "raft": run_seed,
     "members": run_members,
+    "places": run_placed,
     "rings": run_ring,
+    "brokers": run_broker,
 }
+
+
+CORES = os.cpu_count() or 1
+
+#: Schedules that a worker gets at a time, and how often before another takes its place.
+CHUNK = 8
+CHUNKS_OF_A_WORKER = 25
 
 
 def attempt(named: tuple[str, int]) -> AnyResult | str:
@@ -34,11 +48,9 @@ def attempt(named: tuple[str, int]) -> AnyResult | str:
 
 
 def results(numbers: list[tuple[str, int]], jobs: int) -> Iterator[AnyResult | str]:
-    if jobs == 1:
-        yield from map(attempt, numbers)
-        return
-    with multiprocessing.Pool(jobs) as pool:
-        yield from pool.imap(attempt, numbers, chunksize=16)
+    """In the order of the numbers; a worker ends after a while, and its memory with it."""
+    with multiprocessing.Pool(jobs, maxtasksperchild=CHUNKS_OF_A_WORKER) as pool:
+        yield from pool.imap(attempt, numbers, chunksize=CHUNK)
 
 
 def show_one(name: str) -> int:
@@ -56,20 +68,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2_000, help="how many schedules (2000)")
     parser.add_argument("--members", type=int, default=150, help="and with whole members (150)")
+    parser.add_argument("--places", type=int, default=150, help="and of placing mirrors (150)")
     parser.add_argument("--rings", type=int, default=150, help="and with mirrored queues (150)")
+    parser.add_argument("--brokers", type=int, default=150, help="and with whole brokers (150)")
     parser.add_argument("--first", type=int, default=1_000_000, help="the first seed (1000000)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
+    parser.add_argument("--jobs", type=int, default=CORES, help="processes (one a core)")
     parser.add_argument(
         "--show",
         metavar="SEED",
-        help="run this one and tell everything: 17, members:17 or rings:17",
+        help="run this one and tell everything: 17, members:17, places:17, rings:17 or brokers:17",
     )
     options = parser.parse_args()
     if options.show is not None:
         return show_one(options.show)
     begin = told = time.monotonic()
     failed = events = virtual = commits = strikes = reads = 0
-    counts = {"raft": options.seeds, "members": options.members, "rings": options.rings}
+    counts = {
+        "raft": options.seeds,
+        "members": options.members,
+        "places": options.places,
+        "rings": options.rings,
+        "brokers": options.brokers,
+    }
     numbers = [
         (kind, seed)
         for kind, count in counts.items()

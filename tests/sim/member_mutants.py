@@ -22,7 +22,7 @@ class DoneTooEarly(Member):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._applied = _KnowsItselfOnly(self.node)
+        self._applied = _KnowsItselfOnly(self.node, self.incarnation)
 
 
 class _NumbersAnew(Proposals):

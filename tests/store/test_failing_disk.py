@@ -62,7 +62,7 @@ def test_a_failed_sync_ends_the_broker_and_confirms_nothing(shim: str, tmp_path:
         pytest.fail("the broker went on confirming")
     except AMQPError:
         pass
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "the log" in errors
     assert "check the file system, then start again" in errors

@@ -225,9 +225,9 @@ def test_many_forged_headers_do_not_hold_the_search_up() -> None:
 
 def test_an_unknown_version_is_refused() -> None:
     header = bytearray(encode_segment_header(1))
-    header[8] = 2
+    header[8] = 3
     header[28:] = checksum(bytes(header[:28])).to_bytes(4, "little")
-    with pytest.raises(UnknownFormatError, match="version 2"):
+    with pytest.raises(UnknownFormatError, match="version 3"):
         read({ONE: bytes(header)})
 
 

@@ -12,13 +12,35 @@ from warren.cluster import control_frames as frames
 from warren.cluster.founding import cluster_id_of, founded_by
 from warren.cluster.member import Member
 from warren.cluster.member_applied import AppliedEverywhere
-from warren.cluster.member_effects import MemberEffect, ProposalFailed, SendFrame, Why
+from warren.cluster.member_effects import (
+    Change,
+    MemberEffect,
+    NodesChanged,
+    ProposalDone,
+    ProposalFailed,
+    RestoreDefinitions,
+    SendFrame,
+    ViewsChanged,
+    Why,
+)
 from warren.cluster.member_liveness import Liveness
 from warren.cluster.member_machine import MemberMachine, encode_image
 from warren.cluster.member_proposals import Proposals
 from warren.cluster.member_settings import MemberSettings
 from warren.cluster.metadata import Node
-from warren.cluster.metadata_commands import Define, NodeDown, NodeUp, encode_command
+from warren.cluster.metadata_commands import (
+    Answer,
+    CreateView,
+    Define,
+    DropView,
+    Expand,
+    Handover,
+    NodeDown,
+    NodeUp,
+    Register,
+    decode_result,
+    encode_command,
+)
 from warren.cluster.raft.effects import Persist, Restore
 from warren.cluster.raft.types import Membership, ProtocolError, Snapshot
 from warren.cluster.sessions import OpenSession, Sessions, encode_proposal
@@ -166,6 +188,86 @@ def test_a_member_takes_no_more_than_it_may() -> None:
     assert failed[0].ticket == tickets[3]
 
 
+# -- views
+
+
+def life_of_a() -> MemberMachine:
+    """Node a in its second life; its owner has had the definitions up to entry 4."""
+    return MemberMachine([], 4, "a", 2)
+
+
+BEGINNING = (
+    Register("a", 1, False),
+    Register("b", 1, False),
+    CreateView("7", ("a", "b")),
+    NodeDown("a", 1),
+    Register("a", 2, False),
+    Expand("7", 3, "a"),
+    Handover("7", 4, "a"),
+    DropView("7", 5),
+)
+
+
+def told(machine: MemberMachine) -> list[tuple[str, int, object]]:
+    """What the owner hears, in short."""
+    shown: list[tuple[str, int, object]] = []
+    for effect in machine.effects:
+        if isinstance(effect, ViewsChanged):
+            view = effect.views["7"]
+            master = None if view is None else view.master
+            shown.append(("views", effect.index, (master, effect.registered)))
+        elif isinstance(effect, NodesChanged):
+            shown.append(("nodes", effect.index, effect.what))
+        elif isinstance(effect, RestoreDefinitions):
+            shown.append(("definitions", effect.index, effect.image))
+    machine.effects.clear()
+    return shown
+
+
+def test_views_are_told_from_the_first_entry_on_and_before_the_nodes() -> None:
+    machine = life_of_a()
+    for index, command in enumerate(BEGINNING, 1):
+        assert decode_result(machine.apply(index, encode_command(command))).answer is Answer.DONE
+    assert told(machine) == [
+        ("views", 3, ("a", False)),
+        ("views", 4, ("b", False)),
+        ("views", 5, ("b", True)),
+        ("nodes", 5, Change.REGISTERED),
+        ("views", 6, ("b", True)),
+        ("views", 7, ("a", True)),
+        ("views", 8, (None, True)),
+    ]
+
+
+@pytest.mark.parametrize("applied", [4, 9])
+def test_an_image_tells_definitions_then_views_then_nodes(applied: int) -> None:
+    source = life_of_a()
+    for index, command in enumerate(BEGINNING[:5], 1):
+        source.apply(index, encode_command(command))
+    machine = MemberMachine([], applied, "a", 2)
+    machine.restore(source.image())
+    machine.restored(8, b"image")
+    views = ("views", 8, ("b", True))
+    everything = [("definitions", 8, b"image"), views, ("nodes", 8, Change.RESTORED)]
+    assert told(machine) == (everything if applied == 4 else [views])
+
+
+def test_waiting_for_everybody_ends_when_all_that_live_are_as_far() -> None:
+    member = Member("a", founded_by("abc"), SETTINGS, lambda low, _: low, 1, 0)
+    member.nodes.update({name: Node(1, True) for name in "abc"})
+    member.applied_index = 5
+    ticket = member.everywhere()
+
+    def hear(name: str, index: int) -> bool:
+        payload = frames.encode(frames.Applied(1, index))
+        member.receive(name, frames.APPLIED, payload, 1)
+        return ProposalDone(ticket, 5) in member.take_effects()
+
+    assert not hear("b", 5)
+    assert not hear("c", 4)
+    assert hear("c", 5)
+
+
 # -- who is there, and how far
 
 
@@ -203,7 +305,7 @@ def test_own_absence_is_not_the_silence_of_others() -> None:
 
 
 def test_applied_everywhere_is_by_incarnation() -> None:
-    applied = AppliedEverywhere("a")
+    applied = AppliedEverywhere("a", 1)
     applied.wait(5, 1)
     applied.told("b", 1, 9)
     applied.told("c", 2, 9)  # An earlier life of it.
@@ -215,6 +317,20 @@ def test_applied_everywhere_is_by_incarnation() -> None:
     assert applied.everywhere(TABLE, 9) == [(5, 1)]
     applied.wait(6, 2)
     assert applied.everywhere({**TABLE, "c": Node(3, False)}, 9) == [(6, 2)]
+
+
+def test_a_node_that_was_declared_down_waits_until_all_know_that_it_is_back() -> None:
+    applied = AppliedEverywhere("a", 1)
+    applied.look({**TABLE, "a": Node(1, False)}, 4)
+    applied.wait(5, 1)
+    for name, node in TABLE.items():
+        applied.told(name, node.incarnation, 7)
+    assert applied.everywhere(TABLE, 9) == []
+    applied.look({**TABLE, "a": Node(1, True)}, 8)
+    assert applied.everywhere(TABLE, 9) == []
+    for name, node in TABLE.items():
+        applied.told(name, node.incarnation, 8)
+    assert applied.everywhere(TABLE, 9) == [(5, 1)]
 
 
 def test_the_id_of_a_cluster_is_its_name_and_founders() -> None:

@@ -143,7 +143,7 @@ def test_one_that_says_it_has_stopped_is_down_until_its_next_life() -> None:
     liveness.up("a", 5, 0)
     assert liveness.verdict("a", Node(5, True), 1) is None
     liveness.stopped("a", 5)
-    assert liveness.verdict("a", Node(5, True), 1) == NodeDown("a", 5)
+    assert liveness.verdict("a", Node(5, True), 1) == NodeDown("a", 5, stopped=True)
     liveness.heard("a", 2)
     assert liveness.verdict("a", Node(5, False), 3) is None
     assert liveness.verdict("a", Node(6, True), 3) is None

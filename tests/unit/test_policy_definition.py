@@ -64,6 +64,23 @@ REFUSED = [
         "ha-sync-batch-size takes an integer greater than 0, 0 given",
     ),
     (
+        {"ha-mode": "all", "ha-sync-strategy": "some"},
+        'ha-sync-strategy must be "full", "incremental" or "event", got <<"some">>',
+    ),
+    (
+        {"ha-mode": "all", "ha-min-in-sync": 0},
+        "ha-min-in-sync takes an integer greater than 0, 0 given",
+    ),
+    (
+        {"ha-mode": "all", "ha-max-lag": True},
+        "ha-max-lag takes an integer greater than 0, true given",
+    ),
+    (
+        {"ha-mode": "all", "ha-deliver": "soon"},
+        'ha-deliver must be "committed" or "eager", got <<"soon">>',
+    ),
+    ({"ha-min-in-sync": 2}, HA_MODE_MISSING),
+    (
         {"ha-mode": "all", "ha-promote-on-shutdown": []},
         'ha-promote-on-shutdown must be "always" or "when-synced", got []',
     ),

@@ -142,3 +142,30 @@ def test_the_argument_wins_for_the_rest() -> None:
 def test_arguments_only_settings_are_not_taken_from_a_policy() -> None:
     found = effective_queue_arguments({"x-max-priority": 0}, {"max-priority": 5})
     assert found.max_priority is None
+
+
+def test_what_governs_mirrors() -> None:
+    plain = effective_queue_arguments({}, {})
+    assert plain.ha_mode is None
+    given = {
+        "ha-mode": "nodes",
+        "ha-params": ["a", "b", "a"],
+        "ha-sync-mode": "automatic",
+        "ha-sync-batch-size": 10,
+        "ha-sync-strategy": "full",
+        "ha-promote-on-shutdown": "always",
+        "ha-promote-on-failure": "always",
+        "ha-min-in-sync": 2,
+        "ha-max-lag": 700,
+        "ha-deliver": "eager",
+    }
+    effective = effective_queue_arguments({"x-ha-mode": "all"}, given)
+    assert effective.mirroring == given
+    for key, value in {**given, "ha-params": ("a", "b")}.items():
+        assert getattr(effective, key.replace("-", "_")) == value
+
+
+def test_a_sole_operator_key_mirrors_nothing() -> None:
+    effective = effective_queue_arguments({}, {"ha-sync-mode": "automatic"})
+    assert effective.ha_mode is None
+    assert effective.ha_sync_mode == "manual"

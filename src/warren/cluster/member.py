@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from warren.cluster import control_frames as frames
 from warren.cluster import member_effects as effects
 from warren.cluster.member_applied import AppliedEverywhere
+from warren.cluster.member_crowd import Crowd
 from warren.cluster.member_liveness import Liveness
 from warren.cluster.member_machine import MemberMachine, decode_image, encode_image
 from warren.cluster.member_proposals import Proposal, Proposals
@@ -32,7 +33,7 @@ from warren.cluster.metadata_commands import (
 )
 from warren.cluster.raft import codec
 from warren.cluster.raft import effects as raft_effects
-from warren.cluster.raft.effects import Position, Refusal, Role
+from warren.cluster.raft.effects import Position, Role
 from warren.cluster.raft.messages import InstallSnapshot
 from warren.cluster.raft.raft import Raft
 from warren.cluster.raft.types import (
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from warren.cluster.member_settings import MemberSettings
 
 NODE_NAME_CHARACTERS_MAX = 200
-#: Proposals that wait at the leader while its log takes none.
-CROWD_MAX = 4_096
+#: A request that came to this comes to nothing else, however often it is tried.
+_FINAL = {Verdict.APPLIED, Verdict.REPEATED, Verdict.FORGOTTEN}
 _DONE = encode_result(Result(Answer.DONE))
 _WHY = {
     Answer.CONFLICT: effects.Why.CONFLICT,
@@ -94,14 +95,13 @@ class Member:
         self.settings = settings
         self.raft = raft_class(node, stored, settings.raft, pick, incarnation, now_ms)
         self._effects: list[effects.MemberEffect] = []
-        self._machine = MemberMachine(self._effects, definitions_applied)
+        self._machine = MemberMachine(self._effects, definitions_applied, node, incarnation)
         self._sessions = sessions_class(self._machine)
         self._proposals = Proposals(f"{incarnation}.{node}", settings)
         self._liveness = Liveness(node, incarnation, settings.silent_ms, now_ms)
         self._readiness = Readiness(settings)
-        self._applied = AppliedEverywhere(node)
+        self._applied = AppliedEverywhere(node, incarnation)
         self.applied_index = 0
-        self._definitions_applied = definitions_applied
         self._founding_id = cluster_id
         self._preferred = frozenset(preferred)
         self._seeds = deque(name for name in seeds if name != node)
@@ -113,9 +113,7 @@ class Member:
         self._has_registered = False
         self._is_refused = False
         #: What others and this node itself have given the leader to propose.
-        self._crowd: deque[bytes] = deque()
-        #: What the leader has put into its log and not applied yet.
-        self._in_log: set[bytes] = set()
+        self._crowd = Crowd()
         #: Where what the leader has said about a node stands in the log, until it is applied.
         self._undecided: dict[str, int] = {}
         #: Who has asked to be let in, and when it last did.
@@ -168,7 +166,7 @@ class Member:
 
     @property
     def _counts_as_alive(self) -> bool:
-        return self.nodes.get(self.node) == Node(self.incarnation, True)
+        return self._machine.counts_as_alive
 
     # -- inputs
 
@@ -201,7 +199,7 @@ class Member:
             self.raft.receive(sender, message, self._now_ms)
             self._note_touch()
         elif kind == frames.PROPOSE:
-            self._crowd.extend(frames.decode(frames.Propose, payload).proposals)
+            self._crowd.add(frames.decode(frames.Propose, payload).proposals)
         elif kind == frames.APPLIED:
             told = frames.decode(frames.Applied, payload)
             self._applied.told(sender, told.incarnation, told.index)
@@ -229,6 +227,12 @@ class Member:
     def change_view(self, command: ViewCommand) -> int:
         """Have a view made or changed; the ticket of what comes of it."""
         return self._propose(command)
+
+    def everywhere(self) -> int:
+        """Wait until all that live have applied what this node has; the ticket of the end."""
+        self._last_ticket += 1
+        self._applied.wait(self.applied_index, self._last_ticket)
+        return self._last_ticket
 
     def forget(self, node: str) -> int:
         """Let a node that is down go for ever: out of the table, then out of the members."""
@@ -318,12 +322,12 @@ class Member:
         self._register()
         due = self._proposals.due(self._now_ms)
         if leader == self.node:
-            self._crowd.extend(due)
+            self._crowd.add(due)
         elif due:
             for payload in frames.proposals_in_frames(due):
                 self._send(leader, frames.PROPOSE, payload)
         if self._crowd:
-            self._lead_proposals()
+            self._crowd.put_into_log(self.raft.propose)
 
     def _is_far_behind(self) -> bool:
         """A snapshot is coming, which may hold the outcome of everything that is on its way.
@@ -331,24 +335,6 @@ class Member:
         Whatever was proposed again before it is here would only make the log run ahead of it.
         """
         return self._now_ms - self._snapshot_came_ms < self.settings.retry_ms
-
-    def _lead_proposals(self) -> None:
-        """Put what has come into the log, as much as it takes; more when some is committed.
-
-        Sessions would sort out what is there twice, but it would fill the log when that is slow.
-        """
-        crowd, in_log = self._crowd, self._in_log
-        while crowd and self.is_leader:
-            proposal = crowd[0]
-            if proposal not in in_log:
-                refusal = self.raft.propose(proposal)
-                if refusal in (Refusal.BUSY, Refusal.TRANSFERRING):
-                    while len(crowd) > CROWD_MAX:
-                        crowd.pop()  # Tried again by who sent it.
-                    return
-                in_log.add(proposal)
-            crowd.popleft()
-        crowd.clear()
 
     def _translate(self, effect: raft_effects.Effect) -> None:
         match effect:
@@ -395,8 +381,9 @@ class Member:
             self._refuse(f"{self.node} was taken out of the cluster")
 
     def _apply_command(self, index: int, data: bytes) -> None:
-        self._in_log.discard(data)
         outcome = self._sessions.apply(index, data)
+        self._crowd.applied(data, outcome.verdict in _FINAL)
+        self._applied.look(self.nodes, index)
         proposal = self._proposals.applied(outcome)
         if proposal is not None:
             self._answered(proposal, index, outcome.result)
@@ -422,15 +409,11 @@ class Member:
         self._sessions.restore(image.sessions)
         self._set_membership(snapshot.membership)
         self.applied_index = snapshot.index
+        self._applied.look(self.nodes, snapshot.index, is_leap=True)
         self._snapshot = None
         self._snapshot_came_ms = self._now_ms - self.settings.retry_ms
         self._undecided.clear()
-        if snapshot.index > self._definitions_applied:
-            self._effects.append(effects.RestoreDefinitions(snapshot.index, image.definitions))
-            table = dict(self.nodes)
-            self._effects.append(
-                effects.NodesChanged(snapshot.index, effects.Change.RESTORED, "", table)
-            )
+        self._machine.restored(snapshot.index, image.definitions)
         applied, lost = self._proposals.restored(self._sessions)
         for proposal in applied:
             self._applied.wait(snapshot.index, proposal.ticket)
@@ -489,7 +472,7 @@ class Member:
         else:
             self._undecided.clear()
             self._joining.clear()
-            self._in_log.clear()
+            self._crowd.leads_no_more()
 
     # -- how far everybody is
 

@@ -12,14 +12,31 @@ if TYPE_CHECKING:
 
 
 class AppliedEverywhere:
-    """Proposals that are applied here and may not be elsewhere."""
+    """Proposals that are applied here and may not be elsewhere.
 
-    def __init__(self, node: str) -> None:
+    A node that was declared down while it was there (its network was cut) tells of nothing until
+    all others know that it is back: else one who made a queue on it would be told so here, and
+    that its home is down there.
+    """
+
+    def __init__(self, node: str, incarnation: int) -> None:
         self._node = node
+        self._incarnation = incarnation
+        self._is_down = False
+        #: The entry that says that this node is back.
+        self._back_at = 0
         #: name -> (incarnation, index)
         self._told: dict[str, tuple[int, int]] = {}
         #: (index, ticket), in the order of the log.
         self._waiting: deque[tuple[int, int]] = deque()
+
+    def look(self, table: Mapping[str, Node], index: int, is_leap: bool = False) -> None:
+        """The table after an entry; a leap leads over entries that nobody has seen here."""
+        own = table.get(self._node)
+        is_down = own is not None and own.incarnation == self._incarnation and not own.is_alive
+        if (self._is_down or is_leap) and not is_down:
+            self._back_at = index
+        self._is_down = is_down
 
     def told(self, node: str, incarnation: int, index: int) -> None:
         """A node says how far it is. Within one life that never goes back."""
@@ -31,9 +48,11 @@ class AppliedEverywhere:
 
     def everywhere(self, table: Mapping[str, Node], own_index: int) -> list[tuple[int, int]]:
         """Those that every living node has applied; they are waited for no more."""
-        if not self._waiting:
+        if not self._waiting or self._is_down:
             return []
         floor = self.floor(table, own_index)
+        if floor < self._back_at:
+            return []
         done = []
         while self._waiting and self._waiting[0][0] <= floor:
             done.append(self._waiting.popleft())

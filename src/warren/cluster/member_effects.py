@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from warren.cluster.metadata import Node
+from warren.cluster.metadata import Node, View
 from warren.cluster.raft.effects import Persist, Role
 
 
@@ -51,6 +51,21 @@ class NodesChanged(msgspec.Struct, frozen=True):
     what: Change
     node: str
     table: dict[str, Node]
+
+
+class ViewsChanged(msgspec.Struct, frozen=True):
+    """Who holds these queues is another by the entry at `index`; None: nobody does any more.
+
+    Comes for every entry that is applied, also for those that the owner's definitions have had in
+    an earlier life, and before the `NodesChanged` of the same entry.
+    """
+
+    index: int
+    views: dict[str, View | None]
+    #: The table of that moment has this life of this node, as alive.
+    registered: bool
+    #: A master has handed its queue over: what it has delivered stays delivered.
+    planned: bool = False
 
 
 class ProposalDone(msgspec.Struct, frozen=True, gc=False):
@@ -117,6 +132,7 @@ MemberEffect = (
     | ApplyDefinition
     | RestoreDefinitions
     | NodesChanged
+    | ViewsChanged
     | ProposalDone
     | ProposalFailed
     | LeaderChanged

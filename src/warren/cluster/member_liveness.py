@@ -70,7 +70,7 @@ class Liveness:
         stopped = self._stopped.get(name) == incarnation
         if node.is_alive:
             is_down = silent or gone or replaced or stopped
-            return NodeDown(name, incarnation) if is_down else None
+            return NodeDown(name, incarnation, stopped) if is_down else None
         back = link == incarnation and not silent and not stopped
         return NodeUp(name, incarnation) if back else None
 

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import msgspec
 
-from warren.cluster.member_effects import ApplyDefinition, Change, MemberEffect, NodesChanged
-from warren.cluster.metadata import Metadata
+from warren.cluster.member_effects import (
+    ApplyDefinition,
+    Change,
+    MemberEffect,
+    NodesChanged,
+    RestoreDefinitions,
+    ViewsChanged,
+)
+from warren.cluster.metadata import Metadata, Node
 from warren.cluster.metadata_commands import (
     Answer,
     Command,
     Define,
     Forget,
+    Handover,
     NodeDown,
     NodeUp,
     Register,
@@ -69,7 +77,15 @@ def decode_image(data: bytes) -> MemberImage:
 class MemberMachine:
     """The state machine behind the sessions of a member."""
 
-    def __init__(self, effects: list[MemberEffect], definitions_applied: int) -> None:
+    def __init__(
+        self,
+        effects: list[MemberEffect],
+        definitions_applied: int,
+        node: str = "",
+        incarnation: int = 0,
+    ) -> None:
+        """`node` is the one that this is the machine of, in the life with this number."""
+        self._node, self._life = node, Node(incarnation, True)
         self.metadata = Metadata()
         #: The members as of the last applied entry.
         self.membership = Membership()
@@ -108,6 +124,26 @@ class MemberMachine:
         self.metadata.restore(loaded.metadata)
         self.leaving = set(loaded.leaving)
 
+    def restored(self, index: int, definitions: bytes) -> None:
+        """Tell the owner of an image that was put in place, with everything that it holds."""
+        is_news = index > self._definitions_applied
+        if is_news:
+            self.effects.append(RestoreDefinitions(index, definitions))
+        self._tell_views(index)
+        if is_news:
+            table = dict(self.metadata.nodes())
+            self.effects.append(NodesChanged(index, Change.RESTORED, "", table))
+
+    @property
+    def counts_as_alive(self) -> bool:
+        """Whether this life of this node is in the table, as alive."""
+        return self.metadata.node(self._node) == self._life
+
+    def _tell_views(self, index: int, planned: bool = False) -> None:
+        views = self.metadata.take_changed_views()
+        if views:
+            self.effects.append(ViewsChanged(index, views, self.counts_as_alive, planned))
+
     def _carry_out(self, index: int, command: Command) -> Result:
         if isinstance(command, Register) and command.node in self.leaving:
             return Result(Answer.REFUSED)
@@ -120,6 +156,7 @@ class MemberMachine:
             # One that never came is forgotten like one that has been there.
             self.leaving.add(command.node)
             result = Result(Answer.DONE)
+        self._tell_views(index, planned=isinstance(command, Handover))
         change = _CHANGES.get(type(command))
         if (
             change is not None

@@ -37,6 +37,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
 
     incarnation: int
     is_alive: bool
+    #: It is down because it was told to stop.
+    stopped: bool = False
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):
@@ -51,6 +53,10 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     wanted: tuple[str, ...]
     #: The last epoch that began with a replica which may have lacked messages.
     unclean: int = 0
+
+    def is_in_full_on(self, node: str) -> bool:
+        """Whether nobody else has everything, although others are to have it."""
+        return self.in_sync == (node,) and bool(set(self.wanted) - {node})
 
 
 class _Image(msgspec.Struct, array_like=True):
@@ -71,6 +77,8 @@ class Metadata:
         self._records: dict[int, dict[str, Record]] = {kind.value: {} for kind in commands.Kind}
         self._nodes: dict[str, Node] = {}
         self._views: dict[str, View] = {}
+        #: The views that have changed since they were last taken; None: there is none any more.
+        self._changed_views: dict[str, View | None] = {}
         #: Empty until the first leader has given the cluster one.
         self.cluster_id = ""
 
@@ -95,6 +103,11 @@ class Metadata:
     def views(self) -> dict[str, View]:
         return self._views
 
+    def take_changed_views(self) -> dict[str, View | None]:
+        """What has become of views since the last call; None: the view is gone."""
+        taken, self._changed_views = self._changed_views, {}
+        return taken
+
     # -- the state machine
 
     def apply(self, index: int, command: bytes) -> bytes:
@@ -117,6 +130,7 @@ class Metadata:
             raise ValueError(f"an image of version {loaded.version}, not {IMAGE_VERSION}")
         records = dict(loaded.records)
         self._records = {kind.value: records.get(kind.value, {}) for kind in commands.Kind}
+        self._changed_views |= dict.fromkeys(self._views) | loaded.views
         self._nodes, self._views = loaded.nodes, loaded.views
         self.cluster_id = loaded.cluster_id
 
@@ -134,9 +148,10 @@ class Metadata:
             case commands.Register():
                 return self._register(command)
             case commands.NodeDown():
-                return self._set_alive(command.node, command.incarnation, False)
+                down = Node(command.incarnation, False, command.stopped)
+                return self._set_alive(command.node, down)
             case commands.NodeUp():
-                return self._set_alive(command.node, command.incarnation, True)
+                return self._set_alive(command.node, Node(command.incarnation, True))
             case commands.Forget():
                 return self._forget(command.node)
             case commands.Found():
@@ -179,7 +194,8 @@ class Metadata:
 
         def restarted(view: View) -> View:
             others = tuple(node for node in view.in_sync if node != name)
-            keeps = name in view.in_sync and not command.fresh
+            # Who has a damaged copy, and the only one, still has more than anybody else.
+            keeps = name in view.in_sync and not (command.fresh and others)
             in_sync = (*others, name) if keeps else others
             # Its master was restarted: one that went on is to be asked first.
             master = self._oldest_alive(in_sync) if view.master == name else view.master
@@ -188,23 +204,26 @@ class Metadata:
         self._renew_views(lambda view: name in view.wanted or name in view.in_sync, restarted)
         return Result(Answer.DONE, command.incarnation)
 
-    def _set_alive(self, name: str, incarnation: int, is_alive: bool) -> Result:
+    def _set_alive(self, name: str, node: Node) -> Result:
         """One entry for all queues of the node, so failover is one round whatever their number."""
         known = self._nodes.get(name)
         if known is None:
             return _NOT_FOUND
-        if known != Node(incarnation, not is_alive):
+        if known.incarnation != node.incarnation or known.is_alive is node.is_alive:
             return Result(Answer.CONFLICT, known.incarnation)
-        self._nodes[name] = Node(incarnation, is_alive)
+        self._nodes[name] = node
         self._renew_views(lambda view: name in view.wanted or name in view.in_sync)
-        return Result(Answer.DONE, incarnation)
+        return Result(Answer.DONE, node.incarnation)
 
     def _forget(self, name: str) -> Result:
-        """A node that is alive, or holds the only good copy of a queue, is not forgotten."""
+        """A node that is alive, or holds the only good copy of a mirrored queue, is not forgotten.
+
+        A queue that is on that node alone goes with it, as one that was never mirrored does.
+        """
         known = self._nodes.get(name)
         if known is None:
             return _NOT_FOUND
-        if known.is_alive or any(view.in_sync == (name,) for view in self._views.values()):
+        if known.is_alive or any(view.is_in_full_on(name) for view in self._views.values()):
             return _REFUSED
         del self._nodes[name]
 
@@ -235,8 +254,11 @@ class Metadata:
         known = all(node in self._nodes for node in replicas)
         if not known or len(set(replicas)) != len(replicas) or replicas[0] not in alive:
             return _REFUSED
-        view = self._settled(View(0, replicas[0], alive, (), replicas))
-        self._views[command.queue] = view
+        incarnation = self._nodes[replicas[0]].incarnation
+        is_empty = command.empty and command.incarnation in {None, incarnation}
+        in_sync = alive if is_empty else replicas[:1]
+        view = self._settled(View(0, replicas[0], in_sync, (), replicas))
+        self._set_view(command.queue, view)
         return Result(Answer.DONE, view.epoch)
 
     def _change_view(self, command: _ViewChange) -> Result:
@@ -247,12 +269,13 @@ class Metadata:
             return Result(Answer.CONFLICT, view.epoch)
         if isinstance(command, commands.DropView):
             del self._views[command.queue]
+            self._changed_views[command.queue] = None
             return Result(Answer.DONE)
         changed = self._changed(view, command)
         if changed is None:
             return Result(Answer.REFUSED, view.epoch)
         changed = self._settled(changed)
-        self._views[command.queue] = changed
+        self._set_view(command.queue, changed)
         return Result(Answer.DONE, changed.epoch)
 
     def _changed(self, view: View, command: _ViewChange) -> View | None:
@@ -293,7 +316,10 @@ class Metadata:
     ) -> None:
         for queue, view in self._views.items():
             if concerns(view):
-                self._views[queue] = self._settled(change(view))
+                self._set_view(queue, self._settled(change(view)))
+
+    def _set_view(self, queue: str, view: View) -> None:
+        self._views[queue] = self._changed_views[queue] = view
 
     def _settled(self, view: View) -> View:
         """The next epoch of a view, by the rules that hold for every change.

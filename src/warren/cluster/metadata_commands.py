@@ -69,10 +69,11 @@ class Register(_Command, frozen=True, tag=10):
 
 
 class NodeDown(_Command, frozen=True, tag=11):
-    """A node of this incarnation is not there any more."""
+    """A node of this incarnation is not there any more; `stopped`: it has said so itself."""
 
     node: NodeName
     incarnation: Number
+    stopped: bool = False
 
 
 class NodeUp(_Command, frozen=True, tag=12):
@@ -101,10 +102,16 @@ class Define(_Command, frozen=True, tag=30):
 
 
 class CreateView(_Command, frozen=True, tag=20):
-    """A new queue: the first replica is its master, all start in sync, being empty."""
+    """Mirrors for a queue: the first replica has it, and is the master.
+
+    `empty`: the queue has held nothing in this `incarnation` of the first replica (None: ever), so
+    all that live are in sync; else the first one alone is.
+    """
 
     queue: QueueId
     replicas: Replicas
+    empty: bool = True
+    incarnation: Number | None = None
 
 
 class DropView(_Command, frozen=True, tag=21):

@@ -55,6 +55,9 @@ PARTITION_HANDLING = renamed(
     "ignore",
     "autoheal",
 )
+#: How masters of mirrored queues are spread, as `warrenctl rebalance --strategy`.
+REBALANCE_STRATEGY = enum("min-masters", "min-messages", "min-connections", "round-robin", "random")
+REBALANCE_INTERVAL = integer(1, None, "seconds")
 #: RabbitMQ takes its own modules' names too.
 PEER_DISCOVERY = renamed(
     {"rabbit_peer_discovery_classic_config": "classic_config"}, "classic_config"
@@ -259,6 +262,9 @@ _CLUSTER = [
     Key("cluster_formation.target_cluster_size_hint", "cluster.size_hint", integer(1)),
     Key("queue_master_locator", "cluster.queue_master_locator", LOCATOR),
     Key("queue_leader_locator", "cluster.queue_master_locator", LOCATOR),
+    Key("cluster_rebalance", "cluster.rebalance", enum("on-demand", "timer")),
+    Key("cluster_rebalance_interval", "cluster.rebalance_interval_s", REBALANCE_INTERVAL),
+    Key("cluster_rebalance_strategy", "cluster.rebalance_strategy", REBALANCE_STRATEGY),
     Key("cluster_keepalive_interval", "cluster.keepalive_interval_ms", MILLISECONDS),
     Key("net_ticktime", "cluster.net_tick_s", SECONDS),
     Key("cluster.listen", "cluster.listen", ENDPOINT),
@@ -337,6 +343,15 @@ _NODE = [
     Key("definitions.skip_if_unchanged", "definitions.skip_if_unchanged", BOOLEAN),
 ]
 
+#: The event journal; see docs/internals/journal.md.
+_JOURNAL = [
+    Key("journal.enabled", "journal.enabled", BOOLEAN),
+    Key("journal.queues", "journal.queues", PATTERN),
+    Key("journal.directory", "journal.directory", DIRECTORY),
+    Key("journal.interval", "journal.interval_s", integer(1, 3600, "seconds")),
+    Key("journal.max_bytes", "journal.bytes_max", BYTES),
+]
+
 SCHEMA: tuple[Key, ...] = (
     *_LISTENERS,
     *_AUTH,
@@ -345,6 +360,7 @@ SCHEMA: tuple[Key, ...] = (
     *_LOG,
     *_MANAGEMENT,
     *_NODE,
+    *_JOURNAL,
 )
 
 #: Keys, by their beginning, that are read and kept while the part that obeys them is not there.
@@ -368,7 +384,6 @@ KEYS_WITHOUT_EFFECT: tuple[str, ...] = (
     "management.ssl.depth",
     "management.ssl.honor_ecc_order",
     "mirroring_sync_batch_size",
-    "mirroring_sync_max_throughput",
     "motd_file",
     "net_ticktime",
     "num_acceptors",

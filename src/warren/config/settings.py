@@ -178,6 +178,10 @@ class ClusterSettings:
     discovery_retry_interval_ms: int = 500
     size_hint: int = 1
     queue_master_locator: str = "client-local"
+    #: `on-demand`, or `timer`: masters are spread every so often.
+    rebalance: str = "on-demand"
+    rebalance_interval_s: int = 3600
+    rebalance_strategy: str = "min-masters"
     keepalive_interval_ms: int = 10_000
     net_tick_s: int = 60
 
@@ -261,6 +265,21 @@ class NodeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """The event journal: what happens to messages, for the pipelines that audit it."""
+
+    enabled: bool = False
+    #: A pattern: of which queues.
+    queues: str = ".*"
+    #: None: `events` in the data directory.
+    directory: str | None = None
+    #: How often what queues hold is noted, and a segment is ended.
+    interval_s: int = 60
+    #: What all segments may take; the oldest go first.
+    bytes_max: int = 1_073_741_824
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The whole configuration of a node."""
 
@@ -279,6 +298,7 @@ class Settings:
     management: ManagementSettings = field(default_factory=ManagementSettings)
     prometheus: PrometheusSettings = field(default_factory=PrometheusSettings)
     definitions: DefinitionsSettings = field(default_factory=DefinitionsSettings)
+    journal: JournalSettings = field(default_factory=JournalSettings)
     #: Keys that were given and do nothing yet, for one line in the log at start.
     without_effect: tuple[str, ...] = ()
     #: What was given and is done otherwise than its name says, each in a sentence for the log.

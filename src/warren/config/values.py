@@ -93,7 +93,8 @@ def _boolean(text: str) -> bool:
     return words[text.lower()]
 
 
-def _size(text: str) -> int:
+def size_bytes(text: str) -> int:
+    """`2GB`, `500MiB` or a plain number. Raises ValueError."""
     found = _SIZE.fullmatch(text.lower())
     if found is None or found.group(2) not in _UNIT_BYTES:
         raise ValueError(text)
@@ -104,7 +105,7 @@ def size(maximum: int) -> Kind:
     """A size in bytes up to a limit."""
 
     def parse(text: str) -> int:
-        value = _size(text)
+        value = size_bytes(text)
         if value > maximum:
             raise ValueError(text)
         return value
@@ -197,7 +198,7 @@ def _directory(text: str) -> str:
 
 
 BOOLEAN = Kind("true or false", _boolean)
-BYTES = Kind("a size such as 500KB, 50MB or 2GiB", _size)
+BYTES = Kind("a size such as 500KB, 50MB or 2GiB", size_bytes)
 DURATION = Kind("a duration such as 90s, 1h or 60000 (milliseconds)", _duration)
 PATTERN = Kind("a regular expression", _pattern)
 RATIO = Kind("a ratio such as 0.4", _ratio)

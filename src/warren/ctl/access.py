@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from warren.ctl.client import granted
 from warren.ctl.command import Command, Run, json_value, q
 from warren.ctl.errors import BAD_DATA, NO_USER, CtlError
 
@@ -65,6 +66,8 @@ def authenticate_user(run: Run) -> None:
     run.banner(f'Authenticating user "{name}" ...')
     body = {"password": _password(run, 1)}
     answer = run.client.call("POST", f"/users/{q(name)}/authenticate", body)
+    if answer.status == 401:
+        granted(answer)
     if answer.status != 200:
         reason = answer.value["reason"] if answer.value else answer.status
         raise CtlError(BAD_DATA, f'Error:\nError: failed to authenticate user "{name}"\n{reason}')

@@ -35,7 +35,9 @@ class Client:
         address: tuple[str, int] | None,
         credentials: str | None,
         timeout_s: float | None,
+        tls: bool = False,
     ) -> None:
+        self._tls = tls
         self._path = path
         self._address = address
         self._credentials = credentials
@@ -44,6 +46,11 @@ class Client:
     @property
     def place(self) -> str:
         return str(self._path) if self._path is not None else "{}:{}".format(*self._address or ())
+
+    @property
+    def host(self) -> str:
+        """The machine the node is on."""
+        return "127.0.0.1" if self._address is None else self._address[0]
 
     def call(
         self,
@@ -78,13 +85,22 @@ class Client:
     def _connect(self) -> socket.socket:
         if self._path is None:
             assert self._address is not None
-            return socket.create_connection(self._address, self._timeout_s)
+            connection = socket.create_connection(self._address, self._timeout_s)
+            return self._secured(connection) if self._tls else connection
         if self._path.exists() and not is_private(self._path.parent):
             raise OSError(0, "others may write to the socket's directory: it is not to be trusted")
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(self._timeout_s)
         connection.connect(str(self._path))
         return connection
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        """With the node's certificate checked: `SSL_CERT_FILE` names an authority of one's own."""
+        import ssl
+
+        assert self._address is not None
+        context = ssl.create_default_context()
+        return context.wrap_socket(connection, server_hostname=self._address[0])
 
     def _unreachable(self, error: OSError) -> str:
         return (
@@ -106,13 +122,17 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """A request that must be granted. Raises CtlError for a refusal."""
-        answer = self.call(method, path, body, headers)
-        if answer.status < 300:
-            return answer.value
-        given = answer.value if isinstance(answer.value, dict) else {}
-        reason = given.get("reason") or f"the node answered {answer.status}"
-        status = {401: NO_PERMISSION, 409: SOFTWARE, 503: UNAVAILABLE}.get(answer.status, BAD_DATA)
-        raise CtlError(status, f"Error:\n{reason}")
+        return granted(self.call(method, path, body, headers))
+
+
+def granted(answer: Answer) -> Any:
+    """What an answer holds. Raises CtlError for a refusal."""
+    if answer.status < 300:
+        return answer.value
+    given = answer.value if isinstance(answer.value, dict) else {}
+    reason = given.get("reason") or f"the node answered {answer.status}"
+    status = {401: NO_PERMISSION, 409: SOFTWARE, 503: UNAVAILABLE}.get(answer.status, BAD_DATA)
+    raise CtlError(status, f"Error:\n{reason}")
 
 
 def _read_all(connection: socket.socket) -> bytes:
@@ -167,9 +187,11 @@ def _client_of_url(url: str, timeout_s: float | None) -> Client:
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(url)
-    if parts.scheme != "http" or parts.hostname is None:
-        raise CtlError(BAD_DATA, "Error: --url takes http://user:password@host:port")
+    if parts.scheme not in {"http", "https"} or parts.hostname is None:
+        raise CtlError(BAD_DATA, "Error: --url takes http(s)://user:password@host:port")
+    tls = parts.scheme == "https"
     user = unquote(parts.username or "guest")
     password = unquote(parts.password or "guest")
     credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return Client(None, (parts.hostname, parts.port or 15672), credentials, timeout_s)
+    address = parts.hostname, parts.port or (15671 if tls else 15672)
+    return Client(None, address, credentials, timeout_s, tls)

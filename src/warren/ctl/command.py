@@ -35,6 +35,12 @@ GLOBAL_OPTIONS = {
 }
 
 
+#: Options of some commands that have a short spelling too.
+SHORT = {"-f": "follow", "-c": "count"}
+#: Options that may be given several times: the values are gathered, a line each.
+REPEATED = {"match"}
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A row of the table of commands."""
@@ -150,16 +156,27 @@ def parse(arguments: Sequence[str], own: dict[str, bool]) -> tuple[list[str], di
         spelled, has_value, value = given.partition("=")
         if spelled in GLOBAL_OPTIONS:
             name, takes = GLOBAL_OPTIONS[spelled]
+        elif SHORT.get(spelled) in own:
+            name, takes = SHORT[spelled], own[SHORT[spelled]]
         elif spelled.startswith("--") and spelled[2:] in own:
             name, takes = spelled[2:], own[spelled[2:]]
         else:
-            raise usage(f"invalid option {spelled}")
+            raise usage(f"invalid option {spelled}{_guess(spelled, own)}")
         if takes and not has_value:
             if not waiting:
                 raise usage(f"option {spelled} needs a value")
             value = waiting.pop(0)
+        if name in REPEATED and name in options:
+            value = f"{options[name]}\n{value}"
         options[name] = value
     return words, options
+
+
+def _guess(spelled: str, own: dict[str, bool]) -> str:
+    from warren.base.text import nearest
+
+    guess = nearest(spelled, [*(f"--{name}" for name in own), *GLOBAL_OPTIONS])
+    return f". Did you mean {guess}?" if guess is not None else ""
 
 
 def _is_number(text: str) -> bool:

@@ -19,6 +19,11 @@ LOOPBACK = ("127.0.0.1", "::1")
 #: A queue this long that nobody consumes from has been forgotten, more often than not.
 FORGOTTEN_MESSAGES = 100_000
 
+#: How long a port may take to let us in.
+CONNECT_S = 3
+#: Queues looked at with one request.
+ROWS_AT_A_TIME = 500
+
 Finding = tuple[str, str]
 
 
@@ -28,9 +33,14 @@ def doctor(run: Run) -> None:
     run.banner(f"Examining node {node['name']} ...")
     findings = [
         *_resources(node),
+        *_ports(run, overview),
+        *_cluster(run),
         *_clock(run, began_s),
+        *_certificates(run),
         *_users(run, overview),
         *_queues(run),
+        *_mirrors(run),
+        *_shovels(run),
     ]
     if run.formatter == "json":
         run.table([{"problem": what, "fix": fix} for what, fix in findings], ("problem", "fix"))
@@ -68,6 +78,60 @@ def _resources(node: dict[str, Any]) -> Iterator[Finding]:
         yield (
             f"{node['fd_used']} of {node['fd_total']} files and sockets are in use",
             "close idle connections, or raise the limit",
+        )
+
+
+def _ports(run: Run, overview: dict[str, Any]) -> Iterator[Finding]:
+    """Every listener lets this machine in, and there is one for clients."""
+    import socket
+
+    listeners = overview["listeners"]
+    if not any(row["protocol"].startswith("amqp") for row in listeners):
+        yield (
+            "the node has no listener for clients",
+            "set listeners.tcp.default, or start the application: warrenctl start_app",
+        )
+    for row in listeners:
+        if row.get("node", overview["node"]) != overview["node"]:
+            continue
+        host = run.client.host if row["ip_address"] in {"::", "0.0.0.0"} else row["ip_address"]
+        try:
+            socket.create_connection((host, row["port"]), CONNECT_S).close()
+        except OSError as error:
+            yield (
+                f"port {row['port']} ({row['protocol']}) of {host} cannot be connected to: "
+                f"{error.strerror or error}",
+                "let it through the firewall, or bind it to an address that can be reached",
+            )
+
+
+def _cluster(run: Run) -> Iterator[Finding]:
+    shown = run.client.get("/warren/cluster/status")
+    for node in shown["nodes"]:
+        if not node["running"]:
+            yield (
+                f"node {node['name']} does not run",
+                f"start it, or take it out: warrenctl forget_cluster_node {node['name']}",
+            )
+        for alarm in node["alarms"]:
+            if node["name"] != shown["node"]:
+                yield (
+                    f"node {node['name']} is short of {alarm}: publishers are blocked everywhere",
+                    f"see warrenctl -n {node['name']} doctor",
+                )
+    for node, others in shown["partitions"].items():
+        yield (
+            f"node {node} cannot communicate with {', '.join(others)}",
+            "mend the network; what happens then is decided by cluster_partition_handling",
+        )
+
+
+def _certificates(run: Run) -> Iterator[Finding]:
+    answer = run.client.call("GET", "/health/checks/certificate-expiration/4/weeks")
+    for row in answer.value.get("expired", ()) if answer.status != 200 else ():
+        yield (
+            f"the certificate {row['certfile']} ends in {row['days_left']:.0f} days",
+            "renew it; listeners read it when the node is started again",
         )
 
 
@@ -117,6 +181,43 @@ def _queues(run: Run) -> Iterator[Finding]:
                 f"queue '{row['name']}' in vhost '{row['vhost']}' holds {row['messages_ready']} "
                 "messages and has no consumer",
                 "start its consumer, limit it with a max-length policy, or purge it",
+            )
+
+
+def _mirrors(run: Run) -> Iterator[Finding]:
+    wanted = "name,vhost,node,damage,slave_nodes,synchronised_slave_nodes,messages"
+    page = 1
+    while True:
+        path = f"/queues?page={page}&page_size={ROWS_AT_A_TIME}&columns={wanted}"
+        answer = run.client.get(path)
+        for row in answer["items"]:
+            name = f"queue '{row['name']}' in vhost '{row['vhost']}'"
+            if row.get("damage"):
+                yield (
+                    f"{name} is damaged: {row['damage']}",
+                    "what could be saved is in the data directory; publish the rest again",
+                )
+            lacking = set(row.get("slave_nodes") or ()) - set(
+                row.get("synchronised_slave_nodes") or ()
+            )
+            if lacking:
+                yield (
+                    f"{name} has mirrors that are not synchronised: {', '.join(sorted(lacking))}",
+                    f"warrenctl -p {row['vhost']} sync_queue {row['name']}, or a policy with "
+                    '"ha-sync-mode": "automatic"',
+                )
+        if page >= answer["page_count"]:
+            return
+        page += 1
+
+
+def _shovels(run: Run) -> Iterator[Finding]:
+    for row in run.client.get("/shovels"):
+        if row["state"] == "terminated" and row.get("remaining") != 0:
+            yield (
+                f"shovel '{row['name']}' in vhost '{row['vhost']}' does not run: {row['reason']}",
+                "see that both brokers can be reached and let its users in, then warrenctl "
+                f"restart_shovel {row['name']}",
             )
 
 

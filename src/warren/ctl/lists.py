@@ -126,7 +126,7 @@ _BINDING_COLUMNS = [
 _EXCHANGE_COLUMNS = ["name", "type", "durable", "auto_delete", "internal", "arguments", "policy"]
 _VHOST_COLUMNS = ["name", "description", "tags", "default_queue_type", "tracing", "cluster_state"]
 
-#: Columns that the API knows under another name, or not at all: nobody is mirrored here.
+#: Columns that the API knows under another name.
 _QUEUE_ALIASES = {
     "pid": "node",
     "leader": "node",
@@ -154,7 +154,11 @@ def _queue_row(shown: Row, columns: Sequence[str]) -> Row:
         row["pid"] = f"<{shown['node']}>"
     for column in ("members", "online"):
         if column in row:
-            row[column] = [shown["node"]]
+            row[column] = [shown["node"], *(shown.get("slave_nodes") or [])]
+    for column in columns:
+        names = row[column]
+        if column.endswith("_pids") and isinstance(names, list):
+            row[column] = [f"<{name}>" for name in names]
     if "owner_pid" in row:
         owner = shown.get("owner_pid_details")
         row["owner_pid"] = f"<{owner['name']}>" if owner else ""
@@ -175,6 +179,8 @@ def list_queues(run: Run) -> None:
     wanted = {_QUEUE_ALIASES.get(column, column) for column in columns} | {"node"}
     if "owner_pid" in columns:
         wanted.add("owner_pid_details")
+    if {"members", "online"} & set(columns):
+        wanted.add("slave_nodes")
     shown = run.client.get(f"/queues/{run.vhost_path}?columns={','.join(sorted(wanted))}")
     run.table([_queue_row(row, columns) for row in shown], columns)
 

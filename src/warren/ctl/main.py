@@ -16,8 +16,16 @@ GROUPS = (
     ("Users, permissions, virtual hosts", "access"),
     ("Policies, parameters, definitions", "policies"),
     ("Nodes, health, operations", "operate"),
+    ("Mirrored queues", "mirrors"),
+    ("Spreading masters", "rebalance"),
+    ("Salvage", "salvage"),
+    ("Running nodes", "runtime"),
     ("Cluster", "cluster"),
-    ("Messages and events", "messages"),
+    ("Messages", "messages"),
+    ("Shovels", "shovels"),
+    ("Live", "live"),
+    ("The screen", "top"),
+    ("Speed", "bench"),
     ("Trouble", "doctor"),
 )
 
@@ -149,12 +157,14 @@ def _help(arguments: Sequence[str]) -> int:
 
 def _completion(arguments: Sequence[str]) -> int:
     """A script for the shell, or the commands that begin as a word does."""
+    from warren.ctl.completion import SHELLS, script
+
     words = parse(arguments, {})[0][1:]
-    names = sorted(command.name for command in commands())
-    if words and words[0] not in {"bash", "zsh"}:
+    if words and words[0] not in SHELLS and _command_word(arguments) == "autocomplete":
+        names = sorted(command.name for command in commands())
         print("\n".join(name for name in names if name.startswith(words[0])))
         return 0
-    print(f"complete -W '{' '.join(names)}' warrenctl")
+    print(script(words[0] if words else "bash", commands()), end="")
     return 0
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import warren
 from warren.ctl.command import Command, Run, number, q
-from warren.ctl.errors import BAD_DATA, UNAVAILABLE, CtlError
+from warren.ctl.errors import UNAVAILABLE, CtlError
+from warren.ctl.mirrors import queue_place
 
 _PURPOSES = {
     "amqp": "AMQP 0-9-1",
@@ -216,7 +217,14 @@ def check_mirrors(run: Run) -> None:
     run.banner(
         f"Checking if node {name} is critical for data safety of any classic mirrored queues ..."
     )
-    run.client.get("/health/checks/node-is-mirror-sync-critical")
+    answer = run.client.call("GET", "/health/checks/node-is-mirror-sync-critical")
+    if answer.status != 200:
+        names = [row["readable_name"] for row in answer.value["queues"]]
+        raise CtlError(
+            UNAVAILABLE,
+            f"Error:\nNode {name} is the only one that has these queues in full:\n"
+            + "\n".join(names),
+        )
     run.say(f"Node {name} reported no classic mirrored queues without online synchronised mirrors")
 
 
@@ -248,17 +256,9 @@ def close_all_user_connections(run: Run) -> None:
     run.client.want("DELETE", f"/connections/username/{q(run.word(0))}", None, {"X-Reason": reason})
 
 
-def _queue_place(run: Run) -> str:
-    """The path of the queue that is named. Raises CtlError when there is none."""
-    place = f"/queues/{run.vhost_path}/{q(run.word(0))}"
-    if run.client.call("GET", f"{place}?columns=name").status == 404:
-        raise CtlError(BAD_DATA, f"Error:\nno queue '{run.word(0)}' in vhost '{run.vhost}'")
-    return place
-
-
 def delete_queue(run: Run) -> None:
     run.banner(f"Deleting queue '{run.word(0)}' on vhost '{run.vhost}' ...")
-    place = _queue_place(run)
+    place = queue_place(run)
     asked = [f"{name}=true" for name in ("if-empty", "if-unused") if name in run.options]
     found = run.client.get(f"{place}?columns=messages_ready")["messages_ready"]
     run.client.want("DELETE", f"{place}?{'&'.join(asked)}")
@@ -267,22 +267,7 @@ def delete_queue(run: Run) -> None:
 
 def purge_queue(run: Run) -> None:
     run.banner(f"Purging queue '{run.word(0)}' in vhost '{run.vhost}' ...")
-    run.client.want("DELETE", f"{_queue_place(run)}/contents")
-
-
-def sync_queue(run: Run) -> None:
-    run.banner(f"Synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
-    run.client.want("POST", f"{_queue_place(run)}/actions", {"action": "sync"})
-
-
-def cancel_sync_queue(run: Run) -> None:
-    run.banner(f"Stopping synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
-    run.client.want("POST", f"{_queue_place(run)}/actions", {"action": "cancel_sync"})
-
-
-def rebalance(run: Run) -> None:
-    run.banner("Rebalancing ...")
-    run.client.want("POST", "/rebalance/queues", {})
+    run.client.want("DELETE", f"{queue_place(run)}/contents")
 
 
 COMMANDS = (
@@ -336,7 +321,4 @@ COMMANDS = (
         {"if-empty": False, "if-unused": False},
     ),
     Command("purge_queue", "<queue>", "Removes all ready messages of a queue", purge_queue),
-    Command("sync_queue", "<queue>", "Synchronises the mirrors of a queue", sync_queue),
-    Command("cancel_sync_queue", "<queue>", "Stops synchronising a queue", cancel_sync_queue),
-    Command("rebalance", "[type]", "Spreads queue masters over the nodes", rebalance),
 )

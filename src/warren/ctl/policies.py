@@ -12,6 +12,10 @@ from warren.ctl.errors import BAD_DATA, CtlError
 _COLUMNS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 
 
+#: Exchanges, queues and bindings imported with one request.
+IMPORTED_AT_A_TIME = 2000
+
+
 def _set(run: Run, kind: str, noun: str, apply_to: str) -> None:
     name, pattern, definition = run.words
     priority = run.options.get("priority", "0")
@@ -154,8 +158,38 @@ def import_definitions(run: Run) -> None:
         document = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise CtlError(BAD_DATA, f"Error:\ncannot read {path}: {error.strerror}") from error
-    run.client.want("POST", "/definitions", document)
+    _import(run, document)
     run.say("Successfully started definition import. This process is synchronous: it is done.")
+
+
+def _import(run: Run, document: bytes) -> None:
+    """All at once, or some thousands at a time so that there is progress to be seen."""
+    try:
+        whole = json.loads(document)
+    except ValueError:
+        whole = None
+    many = ("exchanges", "queues", "bindings")
+    if not isinstance(whole, dict) or not all(isinstance(whole.get(k, []), list) for k in many):
+        # The node says what is wrong with it.
+        run.client.want("POST", "/definitions", document)
+        return
+    rows = [(kind, row) for kind in many for row in whole.get(kind, [])]
+    if len(rows) <= IMPORTED_AT_A_TIME:
+        run.client.want("POST", "/definitions", document)
+        return
+    from warren.ctl.terminal import Progress
+
+    quiet = bool({"quiet", "silent"} & set(run.options))
+    progress = Progress("imported", len(rows), quiet)
+    # What the rest stands on comes first: users, virtual hosts, permissions, policies.
+    run.client.want("POST", "/definitions", {**whole, **{kind: [] for kind in many}})
+    for at in range(0, len(rows), IMPORTED_AT_A_TIME):
+        piece: dict[str, list[object]] = {}
+        for kind, row in rows[at : at + IMPORTED_AT_A_TIME]:
+            piece.setdefault(kind, []).append(row)
+        run.client.want("POST", "/definitions", piece)
+        progress.show(min(len(rows), at + IMPORTED_AT_A_TIME))
+    progress.end()
 
 
 _POLICY_OPTIONS = {"priority": True, "apply-to": True}

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from warren.engine.errands import NewQueue
 from warren.engine.metadata import MetadataKeeper, exchange_value, without_gc
 from warren.engine.metadata_format import (
+    CHANGES_OF_A_BREATH,
     Change,
     Kind,
     MetadataError,
@@ -61,6 +62,8 @@ class AgreedKeeper(MetadataKeeper):
         self._log = log
         #: The last entry of the agreement that the definitions have.
         self.applied = 0
+        #: The last entry that was carried out here, be it none of the definitions.
+        self._reached = 0
         self._is_applying = False
         #: Changes of one call, while they are gathered.
         self._wanted: list[bytes] | None = None
@@ -172,6 +175,8 @@ class AgreedKeeper(MetadataKeeper):
             value["transient"] = True
         if declaration.exclusive:
             value["exclusive"] = True
+        if queue.born_mirrored:
+            value["mirrored"] = True
         if queue.owner is not None:
             value["owner"] = self._owner_name(queue)
         return value
@@ -206,14 +211,25 @@ class AgreedKeeper(MetadataKeeper):
 
     def when_applied(self, index: int, action: Callable[[], None]) -> None:
         """Call when the definitions have an entry of the agreement; at once if they do."""
-        if index <= self.applied and not self._behind:
+        if index <= max(self.applied, self._reached) and not self._behind:
             action()
         else:
             self._behind.append((index, action))
 
+    def reach(self, index: int) -> None:
+        """Entries up to this one are carried out.
+
+        Whoever has its definitions from an image names the image's entry, which may be one that
+        changed no definition: to wait for such a change could take for ever.
+        """
+        self._reached = index
+        if self._behind:
+            self._go_on()
+
     def _go_on(self) -> None:
         """In the order they came, so that none overtakes another of its link."""
-        while self._behind and self._behind[0][0] <= self.applied:
+        reached = max(self.applied, self._reached)
+        while self._behind and self._behind[0][0] <= reached:
             _, action = self._behind.popleft()
             self._engine.resuming.append(action)
 
@@ -298,34 +314,47 @@ class AgreedKeeper(MetadataKeeper):
 
     # -- images ------------------------------------------------------------------------------------
 
-    def take_over(self, index: int, image: bytes) -> None:
-        """Make all definitions equal to an image of them, as they were after an entry."""
-        with without_gc():
-            self._take_over(index, image)
+    def take_over(
+        self, index: int, image: bytes, breathe: Callable[[], None] = lambda: None
+    ) -> None:
+        """Make all definitions equal to an image of them, as they were after an entry.
 
-    def _take_over(self, index: int, image: bytes) -> None:
-        head, changes = unpack(image)
+        An image of very many takes seconds, and nothing else goes on meanwhile, since nothing may
+        see half of it. `breathe` is called now and then, to tell others that we are there.
+        """
+        with without_gc():
+            self._take_over(index, image, breathe)
+
+    def _take_over(self, index: int, image: bytes, breathe: Callable[[], None]) -> None:
+        head, changes = unpack(image, breathe)
         wanted = {(change.kind, change.key): change for change in changes}
         self.applied = index
         self._is_applying = True
         try:
             with restoring(self._engine), self.together():
-                self._drop_others(wanted)
-                for change in changes:
+                self._drop_others(wanted, breathe)
+                for number, change in enumerate(changes):
+                    if number % CHANGES_OF_A_BREATH == 0:
+                        breathe()
                     known = self._tables[change.kind].get(change.key)
                     if known is None or known != change.encoded:
                         self._take(change)
         finally:
             self._is_applying = False
+        breathe()
         self._last_queue_id = head.number("last_queue_id")
         self._log.info("all definitions were taken over, as of entry %d", index)
         self._go_on()
 
-    def _drop_others(self, wanted: dict[tuple[Kind, Key], Change]) -> None:
+    def _drop_others(
+        self, wanted: dict[tuple[Kind, Key], Change], breathe: Callable[[], None]
+    ) -> None:
         """Removes what the image has not, or has otherwise: dependent kinds before the others."""
         replaced = {Kind.EXCHANGE, Kind.QUEUE, Kind.BINDING}
         for kind in reversed(Kind):
-            for key, encoded in list(self._tables[kind].items()):
+            for number, (key, encoded) in enumerate(list(self._tables[kind].items())):
+                if number % CHANGES_OF_A_BREATH == 0:
+                    breathe()
                 change = wanted.get((kind, key))
                 if change is None or (kind in replaced and change.encoded != encoded):
                     self._drop(encoded, key)

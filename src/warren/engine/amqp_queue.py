@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: What `Described` needs; a class in C can have only one heir with slots of its own.
 DESCRIBED_SLOTS = (
     "absence",
+    "awaits_view",
+    "born_mirrored",
     "declaration",
     "deleted",
     "dropping",
@@ -36,6 +38,7 @@ DESCRIBED_SLOTS = (
     "sources",
     "used_ms",
     "vhost",
+    "view_errand",
 )
 
 
@@ -63,6 +66,12 @@ class Described:
     dropping: Errand | None
     #: The node that its messages are on.
     home: str
+    #: It was declared under a policy that mirrors, so it has a view, or will have one.
+    born_mirrored: bool
+    #: Its first view is not here yet: for those who publish it is not there, so it is empty.
+    awaits_view: bool
+    #: Ends when all nodes know its first view; None: nobody has to wait for that.
+    view_errand: Errand | None
     #: Names of the exchanges that have a binding to it.
     sources: set[str]
     #: When it was last used, for its own expiry.
@@ -73,11 +82,13 @@ class Described:
     expire_at_ms: int
 
     def check_there(self) -> None:
-        """Raises NotFound when its home is down, and Postponed while it is on its way out."""
+        """Raises NotFound when its home is down, and Postponed while it comes or goes."""
         if self.dropping is not None:
             raise Postponed(errand=self.dropping)
         if self.absence is not None:
             raise NotFound(self.absence)
+        if self.view_errand is not None:
+            raise Postponed(errand=self.view_errand)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -104,7 +115,8 @@ def describe(
     queue.absence = None
     queue.policy = queue.operator_policy = None
     queue.had_consumers = queue.deleted = False
-    queue.dropping = None
+    queue.dropping = queue.view_errand = None
+    queue.awaits_view = queue.born_mirrored = False
     queue.sources = set()
     queue.got_empty = queue.used_ms = queue.expire_at_ms = 0
     queue.lease_timer = queue.expiry_timer = None
@@ -135,6 +147,8 @@ class AmqpQueue(Described, Queue):
         #: The same on all nodes.
         self.number = 0
         describe(self, vhost, declaration, owner, effective, home)
+        if effects.on_queue is not None:
+            effects.on_queue(self)
 
     def govern(self, effective: EffectiveArguments, now_ms: int) -> None:
         """Take over what arguments and policies say now."""

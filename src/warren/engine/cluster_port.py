@@ -27,5 +27,11 @@ class ClusterPort(Protocol):
     def send_reply(self, node: str, arguments: tuple[Any, ...]) -> None:
         """Send a direct reply to a node; it may be lost, as one to a client that is gone."""
 
+    def forget_waiting(self, consumer: Any) -> bool:
+        """Whether a consumer, which goes, was not attached to its queue yet."""
+
+    def adopted_by(self, number: int, node: str) -> None:
+        """A node has said what its clients hold of a queue that was handed over to this one."""
+
     def pick(self, count: int) -> int:
         """Throw dice with `count` sides, numbered from 0."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from warren.engine import remote_consume
 from warren.engine.direct_reply import new_address
 from warren.engine.errands import take_errand
+from warren.engine.opening import until_open
 from warren.engine.queues import check_exclusive, drop_queue, touch
-from warren.model.errors import NotAllowed, Postponed, PreconditionFailed
+from warren.model.errors import NotAllowed, PreconditionFailed
 from warren.model.message import Message
 from warren.model.queue_arguments import amqp_type_name, queue_text
 from warren.session.channel import Channel, Consumer
@@ -48,6 +49,7 @@ def consume(
         return remote_consume.attach(
             engine, channel, queue, tag, errand, no_ack, exclusive, priority, arguments
         )
+    remote_consume.give_up_attaching(errand)
     check_exclusive(queue, exclusive)
     consumer = Consumer(
         channel, tag, queue, no_ack, exclusive, priority, arguments, channel.prefetch
@@ -125,6 +127,9 @@ def _detach(engine: Engine, consumer: Consumer, is_off: bool = False) -> Any:
     if queue is None:
         del engine.reply_consumers[engine.reply_addresses.pop(consumer.channel)]
         return None
+    cluster = None if queue.view_errand is None else engine.cluster
+    if cluster is not None and cluster.forget_waiting(consumer):
+        return queue  # It has not been attached yet.
     if not queue.deleted:
         number = queue.remove_consumer(consumer)
         if queue.is_remote and not is_off:
@@ -136,7 +141,7 @@ def _detach(engine: Engine, consumer: Consumer, is_off: bool = False) -> Any:
 
 def delete_if_unused(engine: Engine, queue: AmqpQueue) -> None:
     """An auto-delete queue goes with its last consumer."""
-    if queue.is_remote:
+    if queue.is_remote or queue.vhost.queues.get(queue.name) is not queue:
         return  # Its home sees to it, which knows all consumers.
     if queue.declaration.auto_delete and queue.had_consumers and not queue.consumers:
         drop_queue(engine, queue)
@@ -185,7 +190,7 @@ def get(
     queue: AmqpQueue = connection.vhost.queue(name)
     engine.check_access(connection, "queue", name, "read")
     engine.check_owner(connection, queue)
-    if queue.is_remote:
+    if queue.is_remote or remote_consume.is_fetched(errand):
         return remote_consume.get(engine, channel, queue, no_ack, errand)
     touch(engine, queue)
     found = queue.get(no_ack, channel.outlet.now_ms)
@@ -194,7 +199,7 @@ def get(
         queue.got_empty += 1
         return None
     if found == 0:
-        raise Postponed(queue.open_mark)
+        raise until_open(queue, queue.open_mark)
     message, slot, redelivered = found
     tag = channel.note_get(queue, slot, no_ack)
     if channel.traced:

@@ -5,4 +5,5 @@ cdef class Effects(QueueEffects):
     cdef readonly list dead_letters    # (queue, message, reason), in order
     cdef readonly list expiries        # (queue, time in ms)
     cdef public object on_relieved     # called with a queue that publishers need no longer spare
+    cdef public object on_queue        # called with each queue that is made; None: nobody asks
     cdef public object on_postponed    # called with a queue to be pumped in the next turn

@@ -8,6 +8,7 @@ REASONS: tuple[str, ...]
 
 class Effects(QueueEffects):
     on_relieved: Callable[[Any], None] | None
+    on_queue: Callable[[Any], None] | None
     on_postponed: Callable[[Any], None] | None
     def take_dead_letters(self) -> list[tuple[Any, Message, str]]: ...
     def take_expiries(self) -> list[tuple[Any, int]]: ...

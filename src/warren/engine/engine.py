@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from logging import Logger
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,6 +31,7 @@ from warren.engine import (
 from warren.engine import consume as consuming
 from warren.engine import delay as delaying
 from warren.engine import publish as publishing
+from warren.engine.batches import Staging
 from warren.engine.changes import Changes
 from warren.engine.effects import Effects
 from warren.engine.new_vhost import NewVHost
@@ -73,6 +75,9 @@ Listener = Callable[[str, dict[str, Any]], None]
 class Engine:
     """See the module's text."""
 
+    #: The copies of mirrored queues on this node; None: there can be none.
+    mirrors: Any = None
+
     def __init__(
         self,
         settings: EngineSettings,
@@ -96,6 +101,8 @@ class Engine:
         self.agreed: AgreedKeeper | None = None
         #: The other nodes; None: there are none.
         self.cluster: ClusterPort | None = None
+        #: Number -> who holds a mirrored queue, as all nodes agree (`cluster.metadata.View`).
+        self.views: dict[int, Any] = {}
         #: Number -> queue, of queues whose home is this node of a cluster.
         self.numbered: dict[int, QueuePort] = {}
         #: Home -> how many queues it has.
@@ -340,6 +347,11 @@ class Engine:
             # An action that fails is gone from the timers; the others follow.
             self._guard(self.timers.run_due, now_ms)
         self.run_effects()
+
+    @cached_property
+    def staging(self) -> Staging:
+        """Parts of batches that are to be published all at once."""
+        return Staging(self)
 
     # -- events ------------------------------------------------------------------------------------
 

@@ -16,7 +16,9 @@ import msgspec
 from warren.auth.users import OperatorName
 from warren.engine import direct_reply
 from warren.engine.consume import delete_if_unused
+from warren.engine.opening import until_open
 from warren.engine.queues import check_exclusive, facts, touch
+from warren.gateway.errors import MovedError
 from warren.gateway.messages import decode_message, encode_message
 from warren.model.errors import AmqpError, InternalError, Postponed, error_class
 from warren.wire.tables import decode_table
@@ -51,6 +53,16 @@ def decode_error(payload: bytes) -> AmqpError:
     return error_class(code)(explanation)
 
 
+#: Stands where an error has its reply code: the queue is not here, or not yet.
+MOVED = 0
+
+
+def is_moved(payload: bytes) -> bool:
+    """Whether a node has answered that it is not the home of the queue asked about."""
+    code, _ = msgspec.msgpack.decode(payload, type=tuple[int, str])
+    return code == MOVED
+
+
 class HomeRequests:
     """`handle` is called with every request; the answer leaves by the link's `reply`."""
 
@@ -65,6 +77,7 @@ class HomeRequests:
             "cancel": self._cancel,
             "reply": self._reply,
             "awaits": self._awaits,
+            "adopt": self._adopt,
         }
 
     def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
@@ -111,6 +124,8 @@ class HomeRequests:
             self._when_ready(later, act.args[1], again)  # type: ignore[attr-defined]
         except AmqpError as error:
             link.reply(request, False, encode_error(error))
+        except MovedError as error:
+            link.reply(request, False, msgspec.msgpack.encode((MOVED, str(error))))
         except TypeError as error:
             raise ValueError(f"a request with other arguments than it has: {error}") from error
         else:
@@ -129,26 +144,44 @@ class HomeRequests:
         assert self._engine.journal is not None
         self._engine.journal.when_persisted(later.mark, again)
 
+    def _check_here(self, asker: Asker, name: str, link: HomeEnd | None = None) -> None:
+        """Raises MovedError when the queue goes from node to node and is not on this one.
+
+        With the link that something of it is to be given out on also when the other node does not
+        know yet that it was elsewhere.
+        """
+        queue: Any = asker.vhost.queues.get(name)
+        if queue is None:
+            return
+        if (queue.is_remote and queue.following) or (
+            link is not None and link.is_dropped(queue.number)
+        ):
+            raise MovedError(f"queue '{name}' is not on this node")
+
     # -- verbs -------------------------------------------------------------------------------------
 
     def _facts(self, _link: HomeEnd, asker: Asker, name: str) -> tuple[int, int]:
+        self._check_here(asker, name)
         queue = asker.vhost.queue(name)
         touch(self._engine, queue)
         _, ready, consumers = facts(queue)
         return ready, consumers
 
     def _purge(self, _link: HomeEnd, asker: Asker, name: str) -> int:
+        self._check_here(asker, name)
         return self._engine.purge_queue(asker, name)  # type: ignore[arg-type]
 
     def _delete(
         self, _link: HomeEnd, asker: Asker, name: str, if_unused: bool, if_empty: bool
     ) -> int:
+        self._check_here(asker, name)
         return self._engine.delete_queue(asker, name, if_unused, if_empty)  # type: ignore[arg-type]
 
     def _get(
         self, link: HomeEnd, asker: Asker, name: str, no_ack: bool
     ) -> tuple[bytes, int, bool, int] | bool:
         """(message, slot, redelivered, ready messages left); False from an empty queue."""
+        self._check_here(asker, name, link)
         queue = asker.vhost.queue(name)
         touch(self._engine, queue)
         found = queue.get(no_ack, self._engine.clock.now_ms())
@@ -156,7 +189,7 @@ class HomeRequests:
             queue.got_empty += 1
             return False
         if found == 0:
-            raise Postponed(queue.open_mark)
+            raise until_open(queue, queue.open_mark)
         message, slot, redelivered = found
         if not no_ack:
             link.lend(queue.number, slot)
@@ -176,6 +209,7 @@ class HomeRequests:
         arguments: bytes,
         channel: str,
     ) -> bool:
+        self._check_here(asker, name, link)
         queue = asker.vhost.queue(name)
         check_exclusive(queue, exclusive)
         queue.had_consumers = True
@@ -194,6 +228,15 @@ class HomeRequests:
         self._engine.emit("consumer.created", vhost=asker.vhost.name, queue=name, tag=tag)
         return True
 
+    def _adopt(self, link: HomeEnd, asker: Asker, name: str, slots: list[int]) -> list[int]:
+        """Those of the slots that the other node's clients do not hold any more."""
+        self._check_here(asker, name, link)
+        queue: Any = asker.vhost.known_queue(name)
+        lost = link.adopt(queue.number, slots) if hasattr(queue, "adopt") else slots
+        assert link.port is not None
+        self._engine.cluster.adopted_by(queue.number, link.port.peer)  # type: ignore[union-attr]
+        return lost
+
     def _cancel(self, link: HomeEnd, _asker: Asker, number: int) -> bool:
         consumer = link.remove_consumer(number)
         if consumer is not None:
@@ -210,7 +253,7 @@ class HomeRequests:
 
     def consumer_gone(self, queue: AmqpQueue, tag: str) -> None:
         """A consumer on another node is off its queue, by request or with its link."""
-        if queue.deleted:
+        if queue.deleted or queue.vhost.queues.get(queue.name) is not queue:
             return
         touch(self._engine, queue)
         self._engine.emit("consumer.deleted", vhost=queue.vhost.name, queue=queue.name, tag=tag)

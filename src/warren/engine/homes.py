@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from warren.engine import remote_consume
-from warren.engine.home_requests import HomeRequests, decode_error
+from warren.engine import adopting, remote_consume
+from warren.engine.home_requests import HomeRequests, decode_error, is_moved
 from warren.engine.remote_queue import RemoteAmqpQueue
-from warren.gateway.errors import HomeGoneError, LinkLostError
+from warren.gateway.errors import HomeGoneError, LinkLostError, MovedError
 from warren.gateway.gateway import Gateway
 from warren.gateway.home import HomeEnd
+from warren.gateway.identity import gateway_id
 from warren.gateway.record import GatewayRecord
 from warren.model.errand import Errand
 
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 VERB = 0
 #: Direct replies are dropped while so much waits to be sent: nothing else bounds them.
 UNSENT_REPLY_BYTES_MAX = 16 * 1024 * 1024
+#: Requests about one queue, which begin anew when it moves: they begin with its place.
+QUEUE_VERBS = frozenset({"facts", "purge", "delete", "get", "consume", "adopt"})
+#: A home that says, or seems, to be none any more is asked again after so long ...
+RETRY_MS = 10
+#: ... and publishes that wait for one are sent again after twice as long each time, up to this.
+RETRY_MS_MAX = 320
 
 
 @dataclass(slots=True)
@@ -39,6 +46,8 @@ class _Request:
 
     payload: bytes
     errand: Errand
+    #: The virtual host and the name of the queue that it is about, if it is about one.
+    place: tuple[str, str] | None = None
     #: It means nothing on another link than the one it was sent on.
     once: bool = False
 
@@ -55,6 +64,11 @@ class Homes:
         self._nodes: Mapping[str, tuple[int, bool]] = {}
         #: What gateways on other nodes have sent, by node and incarnation.
         self._records: dict[str, tuple[int, GatewayRecord]] = {}
+        #: Number of a queue that moves, and is here -> the number of the newest publish to it by
+        #: this node, and of the newest attempt: homes remember both.
+        self.orders: dict[int, tuple[int, int]] = {}
+        #: Queues that have been handed over to this node and wait for what others hold.
+        self.adoptions: dict[int, adopting.Adoption] = {}
         self.requests = HomeRequests(engine)
 
     # -- what the engine asks ----------------------------------------------------------------------
@@ -68,6 +82,7 @@ class Homes:
     def make_remote(self, name: str, vhost: Any, *rest: Any) -> Any:
         home: str = rest[-1]
         queue = RemoteAmqpQueue(self.gateway_to(home), name, vhost, *rest)
+        queue.when_held = self._publishes_held
         if not self._is_alive(home):
             queue.absence = absence_text(queue)
         return queue
@@ -78,7 +93,9 @@ class Homes:
         errand = Errand()
         agreed = self._engine.agreed
         applied = 0 if agreed is None else agreed.applied
-        request = _Request(msgspec.msgpack.encode((verb, applied, *arguments)), errand, once)
+        place = (arguments[0], arguments[1]) if verb in QUEUE_VERBS else None
+        payload = msgspec.msgpack.encode((verb, applied, *arguments))
+        request = _Request(payload, errand, place, once)
         self._send(home, request)
         return errand
 
@@ -93,6 +110,7 @@ class Homes:
             gateway = Gateway(self._engine.turn, self._engine.effects, home)
             gateway.on_attached = self._attached
             gateway.on_consumer_lost = self._consumer_lost
+            gateway.on_dropped_queue = self._queue_dropped
             if not self._is_alive(home):
                 gateway.home_gone()
             self._gateways[home] = gateway
@@ -102,13 +120,20 @@ class Homes:
 
     def _send(self, home: str, request: _Request) -> None:
         gateway = self.gateway_to(home)
-        if gateway.has_link:
+        if self._has_moved(request, home):
+            request.errand.fail(HomeGoneError(f"the queue is not on node '{home}' any more"))
+        elif gateway.has_link:
+            memo = request.errand.memo
+            if isinstance(memo, remote_consume.Fetching):
+                memo.sent_again()
             sent = gateway.request(VERB, request.payload)
             sent.when_done(partial(self._answered, home, request, sent))
         elif request.once:
             request.errand.fail(LinkLostError(f"there is no link to {home}"))
         elif self._is_alive(home):
             self._waiting.setdefault(home, []).append(request)
+        elif self._follows(request):
+            self._ask_later(request)
         else:
             request.errand.fail(HomeGoneError(f"node '{home}' is down or inaccessible"))
 
@@ -122,10 +147,89 @@ class Homes:
             # The home may have done it; all that is asked for can be asked for twice.
             self._send(home, request)
             return
-        if not is_good:
+        if not is_good and is_moved(payload):
+            self._ask_later(request)
+        elif not is_good:
             request.errand.fail(decode_error(payload))
         else:
             request.errand.finish(msgspec.msgpack.decode(payload))
+
+    def _queue_of(self, request: _Request) -> Any:
+        if request.place is None:
+            return None
+        vhost = self._engine.vhosts.get(request.place[0])
+        return None if vhost is None else vhost.queues.get(request.place[1])
+
+    def _follows(self, request: _Request) -> bool:
+        """Whether its queue goes where its master goes, so that another home may come up."""
+        queue = self._queue_of(request)
+        return queue is not None and queue.is_remote and queue.following and not queue.absent
+
+    def _has_moved(self, request: _Request, home: str) -> bool:
+        queue = self._queue_of(request)
+        return queue is not None and (not queue.is_remote or queue.home != home)
+
+    def _ask_later(self, request: _Request) -> None:
+        """The queue is on its way from one home to another: the method begins anew in a moment."""
+        if request.once:
+            request.errand.fail(MovedError("the queue is on its way to another node"))
+            return
+
+        def ring(_now_ms: int) -> None:
+            request.errand.fail(HomeGoneError("the queue was on its way to another node"))
+
+        self._engine.timers.at(self._engine.clock.now_ms() + RETRY_MS, ring)
+
+    # -- queues that move --------------------------------------------------------------------------
+
+    @property
+    def own_gateway_id(self) -> int:
+        """Who this node is to mirrored queues, as a publisher."""
+        own = self._engine.settings.node_name
+        return gateway_id(own, self._nodes.get(own, (0, False))[0])
+
+    def _publishes_held(self, queue: RemoteAmqpQueue) -> None:
+        """They are sent again after a while, unless the queue has another home by then."""
+        queue.pause_ms = min(max(queue.pause_ms * 2, RETRY_MS), RETRY_MS_MAX)
+
+        def ring(_now_ms: int) -> None:
+            queue.follow_again()
+
+        self._engine.timers.at(self._engine.clock.now_ms() + queue.pause_ms, ring)
+
+    def _queue_dropped(self, queue: RemoteAmqpQueue) -> None:
+        """Its home is none any more, or was for a while none: consumers are attached anew."""
+        consumers: list[Any] = list(queue.consumers)
+        remote_consume.disown(queue, consumers)
+        for consumer in consumers:
+            remote_consume.attach_later(self._engine, queue, consumer, RETRY_MS)
+
+    def adopted_by(self, number: int, node: str) -> None:
+        """A node has said what its clients hold of a queue."""
+        adopting.heard_from(self._engine, self, number, node)
+
+    def forget_waiting(self, consumer: Any) -> bool:
+        """Whether a consumer, which goes, was to be attached when a queue is adopted."""
+        for adoption in self.adoptions.values():
+            if consumer in adoption.consumers:
+                adoption.consumers.remove(consumer)
+                return True
+        return False
+
+    def queue_left(self, number: int) -> None:
+        """This node is the home of a queue no more: gateways keep what it has not answered."""
+        for _, record in self._records.values():
+            record.queue_left(number)
+
+    def queue_moved(self, queue: Any, home_before: str) -> None:
+        """What waits for the home that it had begins anew."""
+        waiting = self._waiting.pop(home_before, [])
+        stay = [request for request in waiting if self._queue_of(request) is not queue]
+        if stay:
+            self._waiting[home_before] = stay
+        for request in waiting:
+            if self._queue_of(request) is queue:
+                request.errand.fail(HomeGoneError(f"the queue has left node '{home_before}'"))
 
     # -- links -------------------------------------------------------------------------------------
 
@@ -183,7 +287,7 @@ class Homes:
 
     def _came(self, node: str) -> None:
         """Its queues can be had again."""
-        for queue in self._queues_of(node):
+        for queue in self._plain_queues_of(node):
             queue.absence = None
         gateway = self.gateway_to(node)
         if not gateway.has_link:
@@ -191,19 +295,26 @@ class Homes:
 
     def _went(self, node: str, incarnation: int) -> None:
         """Its queues cannot be had any more."""
-        for queue in self._queues_of(node):
+        for queue in self._plain_queues_of(node):
             queue.absence = absence_text(queue)
+        for number in list(self.adoptions):
+            self.adopted_by(number, node)
         gateway = self.gateway_to(node)
         if gateway.incarnation <= incarnation:
             # A link to a later life of it is of no concern here.
             gateway.home_gone()
         for request in self._waiting.pop(node, []):
-            request.errand.fail(HomeGoneError(f"node '{node}' is down or inaccessible"))
+            if self._follows(request):
+                self._ask_later(request)
+            else:
+                request.errand.fail(HomeGoneError(f"node '{node}' is down or inaccessible"))
 
-    def _queues_of(self, node: str) -> Iterator[Any]:
+    def _plain_queues_of(self, node: str) -> Iterator[Any]:
+        """Those that stay with the node; the others have, or will be given, another home."""
         for vhost in self._engine.vhosts.values():
-            for queue in vhost.queues.values():
-                if queue.home == node and queue.is_remote:
+            queues: list[Any] = list(vhost.queues.values())
+            for queue in queues:
+                if queue.home == node and queue.is_remote and not queue.following:
                     yield queue
 
 

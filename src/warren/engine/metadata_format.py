@@ -10,7 +10,7 @@ Nothing read here is trusted: what is not as it must be raises MetadataError.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -22,6 +22,8 @@ from warren.routing.binding import Binding, DestinationKind
 from warren.wire.tables import LongBytes, decode_table, encode_table, encode_value
 
 FORMAT_VERSION = 1
+#: Changes of a large record that are handled between two breaths.
+CHANGES_OF_A_BREATH = 256
 
 #: What stands before the changes: the key `changes`, and the type octet of an array.
 _CHANGES = b"\x07changesA"
@@ -134,8 +136,13 @@ def pack(changes: Iterable[bytes], **head: int) -> bytes:
     return b"".join([encode_table({"v": FORMAT_VERSION, **head}), _CHANGES, length, *encoded])
 
 
-def unpack(payload: bytes) -> tuple[Fields, list[Change]]:
-    """What `pack` has packed: the head, and the changes. Raises MetadataError."""
+def unpack(
+    payload: bytes, breathe: Callable[[], None] | None = None
+) -> tuple[Fields, list[Change]]:
+    """What `pack` has packed: the head, and the changes. Raises MetadataError.
+
+    Very many take seconds to be read; `breathe` is called now and then meanwhile.
+    """
     try:
         table = decode_table(payload)
     except WireSyntaxError as error:
@@ -147,7 +154,13 @@ def unpack(payload: bytes) -> tuple[Fields, list[Change]]:
     changes = table.get("changes")
     if not isinstance(changes, list):
         raise MetadataError("metadata record: 'changes' is missing or no array")
-    return head, [_read_change(change) for change in changes]
+    if breathe is None:
+        return head, [_read_change(change) for change in changes]
+    read = []
+    for first in range(0, len(changes), CHANGES_OF_A_BREATH):
+        breathe()
+        read += [_read_change(change) for change in changes[first : first + CHANGES_OF_A_BREATH]]
+    return head, read
 
 
 def _read_change(change: object) -> Change:

@@ -167,7 +167,8 @@ def _put_queue(engine: Engine, change: Change) -> None:
     )
     home = value.text("home", engine.settings.node_name)
     owner = engine.owners.get(value.text("owner", ""))
-    queue = engine.add_queue(vhost, name, declaration, owner, home)
+    born_mirrored = value.flag("mirrored", False) if engine.restoring else None
+    queue = engine.add_queue(vhost, name, declaration, owner, home, born_mirrored)
     if engine.restoring:
         number_queue(queue, read_queue_id(change))
         if not queue.is_remote:

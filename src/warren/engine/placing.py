@@ -23,8 +23,12 @@ def choose_home(
     here = engine.settings.node_name
     if engine.cluster is None or declaration.exclusive:
         return here
-    locator = effective.queue_master_locator or engine.settings.queue_master_locator
     nodes = engine.cluster.living_nodes() or [here]
+    listed = effective.ha_params if isinstance(effective.ha_params, tuple) else ()
+    if found := [name for name in listed if name in nodes]:
+        # Elsewhere its master would have to move there at once.
+        nodes, here = found, here if here in found else found[0]
+    locator = effective.queue_master_locator or engine.settings.queue_master_locator
     if locator == "random":
         return nodes[engine.cluster.pick(len(nodes))]
     if locator == "min-masters":

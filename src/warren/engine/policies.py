@@ -54,6 +54,8 @@ def govern_queue(engine: Engine, queue: AmqpQueue, governing: Governing) -> None
         queue.lease_timer.cancel()
         queue.lease_timer = None
     queue.govern(effective, engine.clock.now_ms())
+    if engine.mirrors is not None:
+        engine.mirrors.govern(queue)
     note_timeout(engine, queue)
     touch(engine, queue)
 

@@ -34,6 +34,8 @@ from warren.wire.spec import BY_NAME
 from warren.wire.tables import decode_table, join_entries, split_entries
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from warren.engine.amqp_queue import AmqpQueue
     from warren.engine.engine import Engine
     from warren.engine.vhost import VHost
@@ -91,11 +93,13 @@ def find_route(vhost: VHost, exchange: Exchange, routing_key: bytes) -> Route:
     address = Address(exchange.name.encode("utf-8", "surrogateescape"), routing_key)
     if exchange.name == "":
         queue = vhost.queues.get(text(routing_key))
+        if queue is not None and queue.awaits_view:
+            queue = None
         plain = not routing_key.startswith(REPLY_PREFIX)
         route = Route(address, exchange, (queue,) if queue is not None else (), plain)
     elif is_plain(vhost, exchange):
         queues = resolve(exchange, (routing_key,), None, None, vhost.exchanges.get)
-        route = Route(address, exchange, tuple(queues), True)
+        route = Route(address, exchange, tuple(_there(queues)), True)
     else:
         route = Route(address, exchange, (), False)
     vhost.routes.remember(exchange.name, routing_key, route)
@@ -153,6 +157,7 @@ def publish(
             engine.unroutable_dropped += 1
             engine.totals.count(vhost.name, "drop_unroutable")
         return 0
+    route.counts.routed += len(queues)
     refused = offer(engine, queues, message, channel.outlet.now_ms)
     for queue in queues:
         if queue.congested:
@@ -207,12 +212,17 @@ def find_queues(
     """Where a message goes, looking at everything an exchange may look at; see `resolve`."""
     if exchange.name == "":
         found = (vhost.queues.get(text(key)) for key in keys)
-        return list(dict.fromkeys(queue for queue in found if queue is not None))
+        return list(_there(dict.fromkeys(queue for queue in found if queue is not None)))
     headers: dict[str, Any] = {}
     if message.marks & MARK_HEADERS:
         headers = decode_table(message.headers_table)
     properties = decode_properties(message.header)
-    return resolve(exchange, keys, headers, properties, vhost.exchanges.get, delaying)
+    return list(_there(resolve(exchange, keys, headers, properties, vhost.exchanges.get, delaying)))
+
+
+def _there(queues: Iterable[AmqpQueue]) -> Iterator[AmqpQueue]:
+    """Those that messages may be given to: not those whose first view is on its way."""
+    return (queue for queue in queues if not queue.awaits_view)
 
 
 def return_message(channel: Channel, message: Message) -> None:

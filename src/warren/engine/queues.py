@@ -9,6 +9,7 @@ from warren.engine.amqp_queue import AmqpQueue
 from warren.engine.direct_reply import inspect_reply_queue
 from warren.engine.errands import NewQueue, Removal, answer_to, memo_of, take_errand
 from warren.engine.exchanges import RESERVED_PREFIX, delete_if_abandoned
+from warren.engine.mirroring import await_view, look_again
 from warren.engine.timeouts import note_timeout
 from warren.model.errors import (
     AccessRefused,
@@ -89,13 +90,18 @@ def add_queue(
     declaration: QueueDeclaration,
     owner: Connection | None,
     home: str | None = None,
+    born_mirrored: bool | None = None,
 ) -> AmqpQueue:
-    """Put a new queue in place; in a cluster with the home it is said to have."""
+    """Put a new queue in place; in a cluster with the home it is said to have.
+
+    `born_mirrored`: whether it was when it was declared; None: that is now.
+    """
     governing = engine.find_governing(vhost, name, declaration.arguments)
     if home is None:
         home = engine.choose_home(vhost, declaration, governing.effective)
     make = AmqpQueue if home == engine.settings.node_name else engine.make_remote
     queue = make(name, vhost, engine.effects, declaration, owner, governing.effective, home)
+    await_view(engine, queue, born_mirrored)
     engine.metadata.queue_added(queue)
     if engine.journal is not None and not queue.durable and not queue.is_remote:
         # Nothing of it is kept, but what it holds can be paged out.
@@ -103,7 +109,7 @@ def add_queue(
     engine.govern_queue(queue, governing)
     vhost.queues[name] = queue
     engine.queues_at[home] += 1
-    if queue.number and not queue.is_remote:
+    if queue.number and not queue.is_remote and not queue.awaits_view:
         engine.numbered[queue.number] = queue
     vhost.forget_queue_route(name)
     if owner is not None:
@@ -200,9 +206,15 @@ def drop_queue(engine: Engine, queue: AmqpQueue) -> None:
 
 
 def _drop_ended(queue: AmqpQueue) -> None:
+    # Another object may stand for it by now.
+    queue = queue.vhost.queues.get(queue.name, queue)
     if not queue.deleted:
         # It could not be agreed on: whoever wants it gone may try again.
         queue.dropping = None
+
+
+def _forget_copy(engine: Engine, number: int, _now_ms: int) -> None:
+    engine.mirrors.queue_removed(number)
 
 
 def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
@@ -225,7 +237,10 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
         if timer is not None:
             timer.cancel()
     note_timeout(engine, queue)
+    look_again(queue)
     engine.cancel_consumers(queue)
+    if engine.mirrors is not None:
+        engine.later(partial(_forget_copy, engine, queue.number))
     queue.configure()
     queue.purge()
     if not queue.is_remote:
@@ -275,6 +290,7 @@ def _arm_lease(engine: Engine, queue: AmqpQueue) -> None:
 
 def check_exclusive(queue: AmqpQueue, exclusive: bool) -> None:
     """Raises AccessRefused when somebody has, or wants, the queue alone and cannot."""
+    queue.check_drained()
     if queue.exclusive_consumer is not None or (
         exclusive and (queue.consumers or queue.single_active)
     ):

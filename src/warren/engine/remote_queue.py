@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.amqp_queue import DESCRIBED_SLOTS, Described, describe
@@ -20,15 +21,16 @@ if TYPE_CHECKING:
 class RemoteAmqpQueue(Described, RemoteQueue):
     """What the engine asks of a queue, as far as it can be known here; the rest is at its home."""
 
-    __slots__ = (*DESCRIBED_SLOTS, "_expected", "name")
+    __slots__ = (*DESCRIBED_SLOTS, "_expected", "name", "pause_ms", "when_held")
 
     is_remote = True
     #: What only the home knows, and counts.
     ready = unacked = unreadable = 0
-    ready_bytes = total_bytes = 0
+    ready_bytes = total_bytes = retained = retained_bytes = 0
     delivered_no_ack = got = got_no_ack = redelivered = acked = dropped = 0
     damage = ""
     single_active = False
+    cursors = None
     active = exclusive_consumer = None
 
     def __init__(
@@ -44,9 +46,17 @@ class RemoteAmqpQueue(Described, RemoteQueue):
     ) -> None:
         RemoteQueue.__init__(self, gateway, 0)
         self.name = name
+        #: Called with the queue when publishes wait for its home, and how long the next wait is.
+        self.when_held: Callable[[RemoteAmqpQueue], None] | None = None
+        self.pause_ms = 0
         #: Consumers that the home has attached and that are about to start here: their numbers.
         self._expected: dict[Consumer, int] = {}
         describe(self, vhost, declaration, owner, effective, home)
+
+    def now_holding(self) -> None:
+        """Publishes wait: the home is gone, or is its home no more."""
+        if self.when_held is not None:
+            self.when_held(self)
 
     def expect(self, consumer: Consumer, number: int) -> None:
         """The home has attached this consumer under this number."""
@@ -63,7 +73,9 @@ class RemoteAmqpQueue(Described, RemoteQueue):
         """Only the home has limits to keep."""
 
     def purge(self) -> int:
-        """What it held was at its home."""
+        """What it held was at its home; what waits for one is refused when it is deleted."""
+        if self.deleted:
+            self.refuse_all(over=True)
         return 0
 
     def expire(self, now_ms: int) -> None:

@@ -15,6 +15,8 @@ class EngineSettings:
     node_name: str = "warren@localhost"
     cluster_name: str = "warren@localhost"
     queue_master_locator: str = "client-local"
+    #: Of copies to new mirrors, in all; 0: as fast as live traffic allows.
+    sync_bytes_per_s_max: int = 0
     product: str = "RabbitMQ"
     version: str = "3.13.7"
     mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")

@@ -65,6 +65,7 @@ class Totals:
         kept["publish"] += channel.published
         if channel.confirms is not None:
             kept["confirm"] += channel.confirms.told
+            kept["received_confirm"] += channel.confirms.last
         self.gets.pop(channel, None)
 
     def retire_connection(self, connection: Connection) -> None:

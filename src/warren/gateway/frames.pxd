@@ -9,6 +9,9 @@ cdef enum:
     FRAME_CREDIT = 35
     FRAME_HEARD = 36      # refusals have been taken note of
     FRAME_REQUEST = 37
+    FRAME_PUBLISH_TO = 38  # to one queue that may move
+    FRAME_SKIP = 39       # what had this number was sent to another home
+    FRAME_BEGIN_ANEW = 40  # a queue was dropped, and nothing from before that follows
 
 # Both ways.
 cdef enum:
@@ -20,6 +23,8 @@ cdef enum:
     FRAME_REFUSED = 49
     FRAME_DELIVER = 50
     FRAME_REPLY = 51
+    FRAME_ELSEWHERE = 52  # publishes for queues that are not here, or no longer
+    FRAME_DROPPED = 53    # such queues: consumers and what was out are forgotten
 
 # How a delivery is settled.
 cdef enum:
@@ -32,6 +37,7 @@ cdef enum:
 cdef enum:
     START_BYTES = 16
     PUBLISH_HEAD_BYTES = 8       # then a message, then the numbers of its queues
+    PUBLISH_TO_HEAD_BYTES = 20   # then a message, then the number of its queue
     SETTLE_RECORD_BYTES = 17
     CREDIT_BYTES = 12
     DELIVER_HEAD_BYTES = 17      # then a message

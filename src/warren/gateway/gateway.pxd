@@ -9,6 +9,7 @@ cdef class Gateway(Stream):
     cdef readonly uint64_t incarnation    # of the home that the newest link led to; 0: none yet
     cdef public object on_attached        # called with the gateway when there is a new link
     cdef public object on_consumer_lost   # called with (queue, consumer) when the home is down
+    cdef public object on_dropped_queue   # called with a queue that the home serves no longer
     cdef dict errands                     # requests without an answer, by number
     cdef uint64_t last_request
     cdef list told                        # publishers that want to know when all is told
@@ -25,7 +26,8 @@ cdef class Gateway(Stream):
     cdef bint reply_ok
 
     cdef int on_confirm(self, const uint8_t* p, size_t n) except -1
-    cdef int on_refused(self, const uint8_t* p, size_t n) except -1
+    cdef int on_refused(self, const uint8_t* p, size_t n, bint elsewhere) except -1
+    cdef int on_dropped(self, const uint8_t* p, size_t n) except -1
     cdef int on_deliver(self, const uint8_t* p, size_t n) except -1
     cdef int on_reply(self, const uint8_t* p, size_t n) except -1
     cdef int on_more(self, const uint8_t* p, size_t n) except -1

@@ -2,17 +2,19 @@
 
 It outlives links. Publishes that the home has not answered are kept and sent again on the next link
 to the same incarnation of the home, which drops those it has had; when the home is gone, or comes
-back as another incarnation, they are refused, since nobody knows what became of them.
+back as another incarnation, they are refused, since nobody knows what became of them. Those for
+queues that follow a master are kept for the next one instead, which knows what it has had.
 """
 
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from warren.gateway.attachment cimport Attachment
 from warren.gateway.frames cimport (
-    DELIVER_HEAD_BYTES, FRAME_CONFIRM, FRAME_DELIVER, FRAME_HEARD, FRAME_MORE, FRAME_REFUSED,
-    FRAME_REPLY, FRAME_REQUEST, FRAME_START, REPLY_HEAD_BYTES, REQUEST_HEAD_BYTES, SETTLE_RETURN,
-    START_BYTES,
+    DELIVER_HEAD_BYTES, FRAME_BEGIN_ANEW, FRAME_CONFIRM, FRAME_DELIVER, FRAME_DROPPED,
+    FRAME_ELSEWHERE, FRAME_HEARD, FRAME_MORE, FRAME_REFUSED, FRAME_REPLY, FRAME_REQUEST,
+    FRAME_START, NUMBER_BYTES, REPLY_HEAD_BYTES, REQUEST_HEAD_BYTES, SETTLE_RETURN, START_BYTES,
 )
 from warren.gateway.messages cimport Incoming, IncomingPayload, write_payload
 from warren.gateway.remote_queue cimport RemoteQueue
@@ -93,7 +95,9 @@ cdef class Gateway(Stream):
         self.gone = True
         self.give_up()
         for _, attachment in self.consumers.all():
-            if self.on_consumer_lost is not None:
+            # A queue that follows its master takes its consumers along.
+            if (self.on_consumer_lost is not None
+                    and not (<RemoteQueue>attachment.queue).following):
                 self.on_consumer_lost(attachment.queue, attachment.consumer)
 
     def home_back(self):
@@ -101,9 +105,9 @@ cdef class Gateway(Stream):
         self.gone = False
 
     cdef int give_up(self) except -1:
-        """All that is unanswered is refused."""
+        """All that is unanswered is refused, unless it waits for another home."""
         while self.unanswered.count:
-            self.unanswered.answer_next(False, self.told)
+            self.unanswered.lose_next(self.told)
         self.written = self.unanswered.answered
         self.tell_publishers()
         return self.relieve()
@@ -117,12 +121,14 @@ cdef class Gateway(Stream):
             return self.on_deliver(payload, n)
         if kind == FRAME_CONFIRM:
             return self.on_confirm(payload, n)
-        if kind == FRAME_REFUSED:
-            return self.on_refused(payload, n)
+        if kind == FRAME_REFUSED or kind == FRAME_ELSEWHERE:
+            return self.on_refused(payload, n, kind == FRAME_ELSEWHERE)
         if kind == FRAME_REPLY:
             return self.on_reply(payload, n)
         if kind == FRAME_MORE:
             return self.on_more(payload, n)
+        if kind == FRAME_DROPPED:
+            return self.on_dropped(payload, n)
         raise ValueError(f"no home sends frame {kind}")
 
     cdef int end_turn(self) except -1:
@@ -154,8 +160,11 @@ cdef class Gateway(Stream):
             self.port.commit(8)
         return self.relieve()
 
-    cdef int on_refused(self, const uint8_t* p, size_t n) except -1:
-        """Sequence numbers that some queue refused; the confirm that covers them follows."""
+    cdef int on_refused(self, const uint8_t* p, size_t n, bint elsewhere) except -1:
+        """Sequence numbers that some queue refused, or whose queue is `elsewhere`.
+
+        The confirm that covers them follows.
+        """
         cdef size_t i
         cdef Sent* entry
         if n == 0 or n % 8:
@@ -164,9 +173,32 @@ cdef class Gateway(Stream):
             if load64(p + i) > self.written:
                 raise ValueError("a refusal of what was never sent")
             entry = self.unanswered.of(load64(p + i))
-            if entry is not NULL:
+            if entry is NULL:
+                continue
+            if not elsewhere:
                 entry.refused = True
+            elif entry.queue is not NULL:
+                entry.elsewhere = True
+            elif entry.message is not NULL:
+                raise ValueError("a plain queue is said to be elsewhere")
         self.refusals = True
+        return 0
+
+    cdef int on_dropped(self, const uint8_t* p, size_t n) except -1:
+        """The home is no longer the home of these queues; what was out is out no more."""
+        cdef size_t i
+        cdef RemoteQueue queue
+        if n == 0 or n % NUMBER_BYTES:
+            raise ValueError("a list of queues has a wrong length")
+        self.write_settlements()
+        memcpy(self.port.reserve(FRAME_BEGIN_ANEW, n), p, n)
+        self.port.commit(n)
+        for i in range(0, n, NUMBER_BYTES):
+            queue = self.followers.get(load32(p + i))
+            if queue is not None:
+                queue.forget_out()
+                if self.on_dropped_queue is not None:
+                    self.on_dropped_queue(queue)
         return 0
 
     cdef int on_deliver(self, const uint8_t* p, size_t n) except -1:

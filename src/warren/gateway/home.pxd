@@ -5,11 +5,14 @@ from warren.gateway.lending cimport Loan, RemoteConsumer
 from warren.gateway.messages cimport Incoming, IncomingPayload
 from warren.gateway.numbered cimport Numbered
 from warren.gateway.record cimport GatewayRecord
+from warren.gateway.sequences cimport Sequences
 from warren.model.message cimport Message
 from warren.model.ports cimport FrameSink, JournalPort, PeerPort, QueuePort, TurnClock
 
 cdef enum:
     KNOWN_QUEUES = 64
+    # A run of settlements that may be of what is out no more has at most so many.
+    STALE_RUN_MAX = 16777216
 
 
 # A queue found before in the same turn.
@@ -27,6 +30,7 @@ cdef class HomeEnd(FrameSink):
     cdef KnownQueue known[KNOWN_QUEUES]
     cdef Numbered consumers
     cdef dict loans                         # by number of the queue
+    cdef dict dropped                       # queue -> how often that is unheard of
     cdef Loan last_loan
     cdef RemoteConsumer last_consumer
     cdef list touched_consumers
@@ -41,6 +45,9 @@ cdef class HomeEnd(FrameSink):
     cdef IncomingPayload payload
     cdef int partial                        # kind of the frame that goes on; 0: none
     cdef uint64_t sequence
+    cdef uint64_t order                     # of a publish to one queue that may move
+    cdef uint32_t attempt                   # 0: a plain publish
+    cdef uint64_t gateway_id
     cdef uint64_t request_id
     cdef int verb
 
@@ -48,8 +55,15 @@ cdef class HomeEnd(FrameSink):
     cdef void forget_known(self) noexcept
     cdef int on_start(self, const uint8_t* p, size_t n) except -1
     cdef int on_publish(self, const uint8_t* p, size_t n) except -1
+    cdef int on_publish_to(self, const uint8_t* p, size_t n) except -1
+    cdef int on_skip(self, const uint8_t* p, size_t n) except -1
+    cdef int check_sequence(self) except -1
+    cdef int take_publish_to(self, Message message, uint32_t number) except -1
+    cdef int publish_far(self, QueuePort queue, Message message) except -1
+    cdef int write_sequences(self, int kind, Sequences sequences) except -1
     cdef int publish_whole(self, const uint8_t* numbers, size_t n) except -1
     cdef int take_publish(self, Message message, const uint8_t* numbers, size_t n) except -1
+    cdef int on_begin_anew(self, const uint8_t* p, size_t n) except -1
     cdef int on_settle(self, const uint8_t* p, size_t n) except -1
     cdef int settle_run(self, int kind, Loan loan, uint64_t first, uint32_t count) except -1
     cdef int settled(self, uint32_t number) except -1

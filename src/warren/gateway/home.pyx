@@ -10,20 +10,24 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from warren.gateway.frames cimport (
-    CREDIT_BYTES, FRAME_CONFIRM, FRAME_CREDIT, FRAME_HEARD, FRAME_MORE, FRAME_PUBLISH,
-    FRAME_REFUSED, FRAME_REPLY, FRAME_REQUEST, FRAME_SETTLE, FRAME_START, NUMBER_BYTES,
-    PUBLISH_HEAD_BYTES, REPLY_HEAD_BYTES, REQUEST_HEAD_BYTES, SETTLE_ACK, SETTLE_RECORD_BYTES,
+    CREDIT_BYTES, FRAME_BEGIN_ANEW, FRAME_CONFIRM, FRAME_CREDIT, FRAME_DROPPED, FRAME_ELSEWHERE,
+    FRAME_HEARD, FRAME_MORE, FRAME_PUBLISH, FRAME_PUBLISH_TO, FRAME_REFUSED, FRAME_REPLY,
+    FRAME_REQUEST, FRAME_SETTLE, FRAME_SKIP, FRAME_START, NUMBER_BYTES, PUBLISH_HEAD_BYTES,
+    PUBLISH_TO_HEAD_BYTES, REPLY_HEAD_BYTES, REQUEST_HEAD_BYTES, SETTLE_ACK, SETTLE_RECORD_BYTES,
     SETTLE_REJECT, SETTLE_REQUEUE, SETTLE_RETURN, START_BYTES,
 )
 from warren.gateway.lending cimport Loan, RemoteConsumer
 from warren.gateway.messages cimport Incoming, IncomingPayload, write_payload
 from warren.gateway.numbered cimport Numbered
 from warren.gateway.record cimport GatewayRecord
+from warren.gateway.sequences cimport Sequences
 from warren.model.message cimport Message
 from warren.model.ports cimport (
     ACCEPTED, REJECTED, FrameSink, JournalPort, PeerPort, QueuePort, TurnClock,
 )
-from warren.wire.octets cimport load16, load32, load64, store64
+from warren.wire.octets cimport load16, load32, load64, store32, store64
+
+from warren.gateway.identity import gateway_id
 
 cdef enum:
     # Refusals told in one frame.
@@ -47,10 +51,12 @@ cdef class HomeEnd(FrameSink):
         self.journal = journal
         self.consumers = Numbered()
         self.loans = {}
+        self.dropped = {}
         self.touched_consumers = []
         self.touched_loans = []
         self.incoming = Incoming()
         self.payload = IncomingPayload()
+        self.gateway_id = gateway_id(port.peer, port.incarnation)
         port.sink = self
 
     # -- frames ------------------------------------------------------------------------------------
@@ -70,12 +76,18 @@ cdef class HomeEnd(FrameSink):
             return self.on_publish(payload, n)
         if kind == FRAME_SETTLE:
             return self.on_settle(payload, n)
+        if kind == FRAME_PUBLISH_TO:
+            return self.on_publish_to(payload, n)
         if kind == FRAME_CREDIT:
             return self.on_credit(payload, n)
         if kind == FRAME_MORE:
             return self.on_more(payload, n)
         if kind == FRAME_REQUEST:
             return self.on_ask(payload, n)
+        if kind == FRAME_SKIP:
+            return self.on_skip(payload, n)
+        if kind == FRAME_BEGIN_ANEW:
+            return self.on_begin_anew(payload, n)
         if kind == FRAME_HEARD and n == 8:
             self.record.heard(load64(payload))
             return 0
@@ -113,11 +125,39 @@ cdef class HomeEnd(FrameSink):
         if n < PUBLISH_HEAD_BYTES:
             raise ValueError("a publish is cut short")
         self.sequence = load64(p)
-        if self.sequence > self.record.last + 1 or self.sequence == 0:
-            raise ValueError(f"publish {self.sequence} after {self.record.last}")
+        self.attempt = 0
+        self.check_sequence()
         used = PUBLISH_HEAD_BYTES + self.incoming.begin(p + PUBLISH_HEAD_BYTES,
                                                         n - PUBLISH_HEAD_BYTES)
         return self.publish_whole(p + used, n - used)
+
+    cdef int on_publish_to(self, const uint8_t* p, size_t n) except -1:
+        """To one queue that may move: also numbered among all publishes of the gateway to it."""
+        cdef size_t used
+        if n < PUBLISH_TO_HEAD_BYTES:
+            raise ValueError("a publish is cut short")
+        self.sequence = load64(p)
+        self.order = load64(p + 8)
+        self.attempt = load32(p + 16)
+        self.check_sequence()
+        if self.order == 0 or self.attempt == 0:
+            raise ValueError("a publish without what belongs to it")
+        used = PUBLISH_TO_HEAD_BYTES + self.incoming.begin(p + PUBLISH_TO_HEAD_BYTES,
+                                                           n - PUBLISH_TO_HEAD_BYTES)
+        return self.publish_whole(p + used, n - used)
+
+    cdef int on_skip(self, const uint8_t* p, size_t n) except -1:
+        """What had this number has gone to another home."""
+        if n != 8:
+            raise ValueError("a skip has a wrong length")
+        self.sequence = load64(p)
+        self.check_sequence()
+        return self.record.note(0, True) if self.sequence > self.record.last else 0
+
+    cdef int check_sequence(self) except -1:
+        if self.sequence > self.record.last + 1 or self.sequence == 0:
+            raise ValueError(f"publish {self.sequence} after {self.record.last}")
+        return 0
 
     cdef int publish_whole(self, const uint8_t* numbers, size_t n) except -1:
         """Another piece is in; behind the last one stand the numbers of the queues."""
@@ -133,6 +173,10 @@ cdef class HomeEnd(FrameSink):
         if self.sequence <= self.record.last:
             # It came on an earlier link already.
             return 0
+        if self.attempt:
+            if n != NUMBER_BYTES:
+                raise ValueError("a publish to one queue has several")
+            return self.take_publish_to(message, load32(numbers))
         return self.take_publish(message, numbers, n // NUMBER_BYTES)
 
     cdef int take_publish(self, Message message, const uint8_t* numbers, size_t n) except -1:
@@ -142,12 +186,18 @@ cdef class HomeEnd(FrameSink):
         cdef int refused = 0
         cdef size_t i
         cdef QueuePort queue
+        cdef list later = None
         if journal is not None:
             mark = journal.commit_mark
         for i in range(n):
             queue = self.find_queue(load32(numbers + i * NUMBER_BYTES))
             if queue is None:
                 refused = REJECTED
+            elif queue.far:
+                refused |= self.publish_far(queue, message)
+                if self.turn.parts:
+                    later = [] if later is None else later
+                    later.append(load32(numbers + i * NUMBER_BYTES))
             else:
                 refused |= queue.publish(message, self.turn.now_ms)
         if journal is not None:
@@ -155,7 +205,42 @@ cdef class HomeEnd(FrameSink):
                 journal.commit(message)
             # Only what this publish has written is waited for.
             mark = journal.commit_mark if journal.commit_mark != mark else 0
-        return self.record.note(mark, refused == ACCEPTED)
+        self.record.note(mark, refused == ACCEPTED)
+        if later is not None:
+            for number in later:
+                self.record.note_open(number, 0)
+        return 0
+
+    cdef int take_publish_to(self, Message message, uint32_t number) except -1:
+        """For a mirrored queue, which answers later; not here: the gateway keeps it."""
+        cdef JournalPort journal = self.journal
+        cdef QueuePort queue = self.find_queue(number)
+        cdef uint64_t mark = 0
+        cdef int refused
+        if queue is None or self.record.is_turned_away(number, self.attempt):
+            return self.record.note_elsewhere(number, self.attempt)
+        if journal is not None:
+            mark = journal.commit_mark
+        refused = self.publish_far(queue, message)
+        if journal is not None:
+            if journal.staged:
+                journal.commit(message)
+            mark = journal.commit_mark if journal.commit_mark != mark else 0
+        self.record.note(mark, refused == ACCEPTED)
+        return self.record.note_open(number, self.attempt) if self.turn.parts else 0
+
+    cdef int publish_far(self, QueuePort queue, Message message) except -1:
+        """The record is told later, under the sequence number, if `turn.parts` says so."""
+        cdef int refused
+        self.turn.publisher = self.record
+        self.turn.publish_tag = self.sequence
+        self.turn.parts = 0
+        if self.attempt:
+            refused = queue.publish_from(message, self.turn.now_ms, self.gateway_id, self.order)
+        else:
+            refused = queue.publish(message, self.turn.now_ms)
+        self.turn.publisher = None
+        return refused
 
     cdef QueuePort find_queue(self, uint32_t number):
         cdef KnownQueue* known = &self.known[number % KNOWN_QUEUES]
@@ -176,26 +261,16 @@ cdef class HomeEnd(FrameSink):
         """Tells the gateway how far everything is accepted and on the disk."""
         cdef GatewayRecord record = self.record
         cdef uint64_t persisted = ALL_PERSISTED
-        cdef size_t first = 0, last, i
-        cdef uint8_t* p
         if not self.started or record.current is not self:
             return 0
         if self.journal is not None:
             persisted = self.journal.persisted
         record.advance(persisted)
         if record.done > self.told:
-            while first < record.refused_count and record.refused[first] <= self.told:
-                first += 1
-            while first < record.refused_count and record.refused[first] <= record.done:
-                last = first
-                while (last < record.refused_count and last - first < REFUSALS_MAX
-                        and record.refused[last] <= record.done):
-                    last += 1
-                p = self.port.reserve(FRAME_REFUSED, (last - first) * 8)
-                for i in range(first, last):
-                    store64(p + (i - first) * 8, record.refused[i])
-                self.port.commit((last - first) * 8)
-                first = last
+            if record.refused.count:
+                self.write_sequences(FRAME_REFUSED, record.refused)
+            if record.elsewhere.count:
+                self.write_sequences(FRAME_ELSEWHERE, record.elsewhere)
             store64(self.port.reserve(FRAME_CONFIRM, 8), record.done)
             self.port.commit(8)
             self.told = record.done
@@ -203,6 +278,25 @@ cdef class HomeEnd(FrameSink):
             self.waiting = True
             self.journal.confirming.append(self)
         return 0
+
+    cdef int write_sequences(self, int kind, Sequences sequences) except -1:
+        """Those that the next confirm covers."""
+        cdef size_t first = sequences.above(self.told), end = sequences.above(self.record.done), i
+        cdef size_t last
+        cdef uint8_t* p
+        while first < end:
+            last = end if end - first < REFUSALS_MAX else first + REFUSALS_MAX
+            p = self.port.reserve(kind, (last - first) * 8)
+            for i in range(first, last):
+                store64(p + (i - first) * 8, sequences.numbers[i])
+            self.port.commit((last - first) * 8)
+            first = last
+        return 0
+
+    def answer_now(self):
+        """Some queue has answered later."""
+        if self.port is not None:
+            self.answer()
 
     def moved_on(self):
         """The log has come further: some of what waits may be told."""
@@ -235,11 +329,15 @@ cdef class HomeEnd(FrameSink):
         cdef uint32_t i
         cdef uint64_t consumer
         cdef QueuePort queue = loan.queue
-        if kind > SETTLE_RETURN or count > loan.slots.count:
+        # What was out of a mirrored queue may be so no more, and its gateway learns it late.
+        cdef uint64_t most = STALE_RUN_MAX if queue.far else loan.slots.count
+        if kind > SETTLE_RETURN or count > most:
             raise ValueError("an unknown settlement, or one of more than is out")
         for i in range(count):
             consumer = loan.slots.pop(first + i)
             if consumer == 0:
+                if queue.far:
+                    continue
                 raise ValueError(f"a settlement of slot {first + i}, which is not out")
             if kind == SETTLE_ACK:
                 queue.ack(first + i)
@@ -368,6 +466,11 @@ cdef class HomeEnd(FrameSink):
         cdef RemoteConsumer consumer
         if self.port is None:
             raise ValueError("the link is lost")
+        consumer = self.consumers.occupant(number)
+        if consumer is not None and consumer.loan.queue.far:
+            # Its gateway has begun anew, since the queue was elsewhere for a while.
+            self.remove_consumer(consumer.number)
+            loan = self.loan_of(queue_number)
         consumer = RemoteConsumer(self, loan, self.port, number, no_ack, exclusive, priority,
                                   prefetch, arguments, tag, channel)
         self.consumers.put(number, consumer)
@@ -389,6 +492,59 @@ cdef class HomeEnd(FrameSink):
             loan.queue.remove_consumer(consumer)
         self.forget_if_over(loan)
         return consumer
+
+    def queue_left(self, uint32_t number):
+        """The queue is on this node no more: its consumers go, and what is out is out no more.
+
+        The gateway is told, and sees where it finds the queue.
+        """
+        cdef RemoteConsumer consumer
+        cdef Loan loan = self.loans.pop(number, None)
+        self.forget_known()
+        self.last_loan = None
+        if loan is not None:
+            for _, consumer in self.consumers.all():
+                if consumer.loan is loan:
+                    self.remove_consumer(consumer.number)
+            loan.slots.clear()
+        if self.port is not None and self.started:
+            store32(self.port.reserve(FRAME_DROPPED, NUMBER_BYTES), number)
+            self.port.commit(NUMBER_BYTES)
+            self.dropped[number] = self.dropped.get(number, 0) + 1
+
+    cdef int on_begin_anew(self, const uint8_t* p, size_t n) except -1:
+        """The gateway has heard that queues were dropped; what follows is of today."""
+        cdef size_t i
+        if n == 0 or n % NUMBER_BYTES:
+            raise ValueError("a list of queues has a wrong length")
+        for i in range(0, n, NUMBER_BYTES):
+            left = self.dropped.pop(load32(p + i), 0) - 1
+            if left < 0:
+                raise ValueError("a queue begins anew that was not dropped")
+            if left:
+                self.dropped[load32(p + i)] = left
+        return 0
+
+    def is_dropped(self, uint32_t number):
+        """Whether the gateway does not know yet that what was out of a queue is out no more.
+
+        Until it does, nothing may be given out to it: it would be settled by what is on its way.
+        """
+        return number in self.dropped
+
+    def adopt(self, uint32_t number, list slots not None):
+        """The gateway holds these, which the home before has given out; those it does not any more.
+
+        The queue says which it has, and keeps them for the gateway as if it had given them out.
+        """
+        cdef Loan loan = self.loan_of(number)
+        held = set(loan.slots.keys())
+        wanted = [slot for slot in slots if slot not in held]
+        taken = set(loan.queue.adopt(wanted))
+        for slot in taken:
+            loan.slots.put(slot, 1)
+        self.forget_if_over(loan)
+        return [slot for slot in wanted if slot not in taken]
 
     def lend(self, uint32_t queue_number, uint64_t slot):
         """A get of the gateway has been given this slot: it settles it, or it comes back."""

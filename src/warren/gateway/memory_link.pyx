@@ -7,6 +7,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
 
 from warren.model.ports cimport PEER_FRAME_BYTES_MAX, FrameSink, PeerPort
 
@@ -52,6 +53,19 @@ cdef class MemoryPeer(PeerPort):
 
     cdef size_t pending(self) noexcept:
         return self.pending_bytes
+
+    def send(self, int kind, bytes payload not None):
+        """One frame, for Python callers."""
+        cdef size_t n = PyBytes_GET_SIZE(payload)
+        memcpy(self.reserve(kind, n), PyBytes_AS_STRING(payload), n)
+        self.commit(n)
+
+    def take(self):
+        """The frames that have not arrived; whoever takes them carries them himself."""
+        taken = self.waiting()
+        self.frames.clear()
+        self.pending_bytes = 0
+        return taken
 
     def waiting(self):
         """(kind, payload) of the frames that have not arrived."""

@@ -92,6 +92,11 @@ cdef class Numbered:
             <uint32_t>place | ((number >> PLACE_BITS) % TURNS_MAX + 1) << PLACE_BITS)
         return item
 
+    def occupant(self, uint32_t number):
+        """Whose place a number would take; None: it is free."""
+        cdef size_t place = number & PLACE_MASK
+        return self.items[place] if place < <size_t>len(self.items) else None
+
     def all(self):
         """(number, item) of all."""
         return [(self.numbers[i], item) for i, item in enumerate(self.items) if item is not None]

@@ -2,8 +2,13 @@
 
 Deliveries have numbers of our own here: those of an earlier link mean nothing to the home any more,
 and a number that is never used again cannot be mistaken for one of today's.
+
+A mirrored queue follows its master: its publishes are numbered one by one, and what a home has not
+answered goes to the next one in order, which drops what has reached it by another way.
 """
 
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from warren.gateway.attachment cimport Attachment
@@ -12,9 +17,16 @@ from warren.gateway.frames cimport (
     SETTLE_RETURN,
 )
 from warren.gateway.slot_map cimport SlotMap
-from warren.gateway.stream cimport Stream
+from warren.gateway.stream cimport (
+    UNANSWERED_BYTES_MAX, UNANSWERED_BYTES_RELIEVED, Stream,
+)
+from warren.gateway.unanswered cimport Following, Sent, Unanswered, answer
 from warren.model.message cimport Message
-from warren.model.ports cimport ACCEPTED, ConsumerPort, QueuePort
+from warren.model.ports cimport (
+    ACCEPTED, REJECTED, ConsumerPort, JournalPort, PublisherPort, QueuePort, TurnClock,
+)
+
+from warren.wire.content import make_message
 
 cdef enum:
     # Credit goes back when half of it is used up.
@@ -23,7 +35,7 @@ cdef enum:
     PUMP_DELIVERIES = 16384
 
 
-cdef class RemoteQueue(QueuePort):
+cdef class RemoteQueue(Following):
     """See the module's text. The engine's queue adds what is not about messages."""
 
     def __init__(self, Stream gateway not None, uint32_t number):
@@ -37,8 +49,11 @@ cdef class RemoteQueue(QueuePort):
     cdef int renew(self) except -1:
         """The link is another one than last time: the home has put back what was out."""
         cdef Attachment attachment
-        if self.session != self.gateway.session:
+        # What an heir has taken over is no matter of links.
+        if self.session != self.gateway.session and self.heir is None:
             self.session = self.gateway.session
+            self.adopting = False
+            self.late = None
             self.out.clear()
             self.parked = 0
             for attachment in self.attachments:
@@ -51,6 +66,8 @@ cdef class RemoteQueue(QueuePort):
 
     cdef int publish(self, Message message, int64_t now_ms) except -1:
         self.published += 1
+        if self.following:
+            return self.publish_following(message)
         return self.gateway.publish(self, self.number, message)
 
     def offer(self, Message message not None, int64_t now_ms):
@@ -60,6 +77,8 @@ cdef class RemoteQueue(QueuePort):
     def pause_ended(self, uint64_t _delivered_before, int64_t _now_ms):
         """A publisher's pause is over; True when it must go on."""
         if self.congested:
+            if self.following:
+                self.relieve_if_room()
             self.gateway.relieve()
         return bool(self.congested)
 
@@ -67,6 +86,313 @@ cdef class RemoteQueue(QueuePort):
     def deliveries(self):
         """All deliveries to consumers so far."""
         return self.delivered
+
+    # -- publishes that follow the master ----------------------------------------------------------
+
+    cdef int publish_following(self, Message message) except -1:
+        cdef TurnClock turn = self.gateway.turn
+        if self.absent or self.over or not self.gateway.fits(message):
+            return REJECTED
+        self.order += 1
+        # While older ones are with the home the new ones go behind them, whatever comes of it.
+        if self.sent or not (self.held.count or self.holding or self.gateway.gone):
+            return self.gateway.publish_following(self, self.number, self.order, message)
+        self.held.push(message, self.number, turn.publisher, turn.publish_tag)
+        self.held.follow(self, self.order)
+        if turn.publisher is not None:
+            turn.parts += 1
+        if self.held.count == 1 and not self.holding:
+            self.now_holding()
+        if self.held.size > UNANSWERED_BYTES_MAX:
+            self.congested = True
+        return ACCEPTED
+
+    cdef int collect(self) except -1:
+        """All that is unanswered is held, in order; the stream keeps only the numbers."""
+        cdef Unanswered ring = self.gateway.unanswered
+        cdef Sent entry
+        cdef size_t i = 0
+        while self.sent and i < ring.count:
+            if ring.at(i).queue is <PyObject*>self:
+                ring.strip(i, &entry)
+                self.held.append(&entry)
+                self.sent -= 1
+            i += 1
+        return 0
+
+    def follow(self, Stream gateway not None, bint holding=False):
+        """The queue may move from now on, and this leads to its home: all goes there, in order.
+
+        `holding`: nothing is to be sent yet.
+        """
+        cdef Stream before = self.gateway
+        self.collect()
+        self.following = True
+        self.absent = False
+        self.holding = holding
+        if gateway is not before:
+            before.followers.pop(self.number, None)
+            if self.congested and self in before.congested_queues:
+                before.congested_queues.remove(self)
+            self.gateway = gateway
+            self.session = gateway.session
+        if self.number:
+            gateway.followers[self.number] = self
+        self.attempt += 1
+        if self.held.count and not holding:
+            if gateway.gone:
+                self.now_holding()
+            else:
+                gateway.take_over(self)
+        if gateway is not before:
+            before.relieve()
+        self.relieve_if_room()
+
+    def follow_again(self):
+        """What is held is sent to the home once more."""
+        if self.following and self.held.count and not self.over:
+            self.follow(self.gateway, self.holding)
+
+    cdef int relieve_if_room(self) except -1:
+        """Publishers that were held back by what is held go on."""
+        if self.congested and self not in self.gateway.congested_queues:
+            if self.gateway.is_congested():
+                self.gateway.congested_queues.append(self)
+            elif self.held.size <= UNANSWERED_BYTES_RELIEVED:
+                self.congested = False
+                self.gateway.effects.relieved(self)
+        return 0
+
+    def continue_from(self, uint64_t order, uint32_t attempt):
+        """Numbers up to here were used by others before it in this process."""
+        self.order = order
+        self.attempt = attempt
+
+    def hold_again(self, Message message, PublisherPort publisher not None, uint64_t tag,
+                   uint64_t order):
+        """A publish that this node has taken while it was the home, and not answered.
+
+        None for the message: there is nothing to send again, so nobody knows what became of it.
+        """
+        if message is None:
+            if publisher.part_done(tag, False):
+                publisher.parts_over()
+            return
+        if message.place:
+            message = make_message(message.address, message.header, message.body)
+        self.held.push(message, self.number, publisher, tag)
+        self.held.follow(self, order)
+
+    def refuse_all(self, bint over=False):
+        """No master is in sight, or it is deleted (`over`): nothing is waited for any longer."""
+        cdef Sent entry
+        cdef PublisherPort publisher
+        cdef list told = []
+        self.collect()
+        self.following = self.absent = True
+        self.over = over
+        if over:
+            self.gateway.followers.pop(self.number, None)
+        while self.held.count:
+            self.held.take_first(&entry)
+            answer(&entry, False, told)
+        for publisher in told:
+            publisher.parts_over()
+        self.gateway.relieve()
+        self.relieve_if_room()
+
+    def publish_to(self, QueuePort target not None, uint64_t gateway, int64_t now_ms,
+                   JournalPort journal=None):
+        """The queue is on this node now: all that is unanswered is published to it, in order."""
+        cdef TurnClock turn = self.gateway.turn
+        cdef Sent entry
+        cdef PublisherPort publisher, before = turn.publisher
+        cdef uint64_t tag_before = turn.publish_tag, parts_before = turn.parts
+        cdef Message message
+        cdef bint accepted
+        cdef list told = []
+        self.collect()
+        self.over = True
+        self.gateway.followers.pop(self.number, None)
+        while self.held.count:
+            self.held.take_first(&entry)
+            turn.publisher = None if entry.publisher is NULL else <PublisherPort>entry.publisher
+            turn.publish_tag = entry.tag
+            turn.parts = 0
+            message = <Message>entry.message
+            if message.place:
+                # Another queue may hold it under that place in the log.
+                message = make_message(message.address, message.header, message.body)
+            accepted = target.publish_from(message, now_ms, gateway, entry.order) == ACCEPTED
+            if journal is not None and journal.staged:
+                journal.commit(message)
+            if turn.parts:
+                # The queue answers later, in place of the home.
+                Py_XDECREF(entry.publisher)
+                entry.publisher = NULL
+            answer(&entry, accepted, told)
+        turn.publisher = before
+        turn.publish_tag = tag_before
+        turn.parts = parts_before
+        for publisher in told:
+            publisher.parts_over()
+        self.gateway.relieve()
+        if self.congested:
+            self.congested = False
+            self.gateway.effects.relieved(self)
+
+    cdef int forget_out(self) except -1:
+        """The home is another one, or begins anew: settlements of what is out mean nothing."""
+        cdef Attachment attachment
+        self.generation += 1
+        self.adopting = False
+        self.late = None
+        self.out.clear()
+        self.parked = 0
+        for attachment in self.attachments:
+            attachment.forget()
+            attachment.owed_messages = attachment.owed_bytes = 0
+            attachment.consumer.available = False
+        return 0
+
+    cdef int give_back_out(self) except -1:
+        """The home may be it still, or again by now: nothing may stay out there for ever."""
+        cdef Attachment attachment
+        cdef size_t i
+        if self.gateway.port is None or self.adopting:
+            return 0
+        for attachment in self.attachments:
+            self.give_back_parked(attachment)
+        for slot in sorted([self.out.places[i].value - 1 for i in range(self.out.capacity)
+                            if self.out.places[i].value]):
+            self.gateway.settle(SETTLE_REQUEUE, self.number, slot)
+        return 0
+
+    # -- deliveries that stay out when a master is handed over -------------------------------------
+
+    cdef list all_out(self):
+        """The slots of all that clients hold, or that is parked for them."""
+        cdef Attachment attachment
+        cdef size_t i
+        slots = [self.out.places[i].value - 1 for i in range(self.out.capacity)
+                 if self.out.places[i].value]
+        if self.late is not None:
+            slots += [slot for _, slot in self.late]
+        for attachment in self.attachments:
+            slots += [attachment.at(i).slot for i in range(attachment.count)]
+        return sorted(slots)
+
+    def take_along(self, Stream gateway not None):
+        """The home is another one, which is to take over what is out: the consumers' new numbers.
+
+        To be called before `follow`, which must come next. [(consumer, number)]
+        """
+        cdef Attachment attachment
+        self.renew()
+        numbers = []
+        for attachment in self.attachments:
+            self.gateway.consumers.give_up(attachment.number)
+            attachment.number = gateway.consumers.next_number()
+            attachment.owed_messages = attachment.owed_bytes = 0
+            attachment.consumer.available = False
+            gateway.consumers.put(attachment.number, attachment)
+            numbers.append((attachment.consumer, attachment.number))
+        self.begin_adoption()
+        return numbers
+
+    def begin_adoption(self):
+        """The home is to be asked to take over `slots_out`; settlements wait until it has."""
+        self.generation += 1
+        self.adopting = True
+        if self.late is None:
+            self.late = []
+
+    def slots_out(self):
+        return self.all_out()
+
+    def adopted(self, set lost not None):
+        """The home has taken over what is out, but for some that is not held any more."""
+        cdef list late = self.late
+        if not self.adopting:
+            return
+        self.adopting = False
+        self.late = None
+        self.lose(lost)
+        for kind, slot in late:
+            if slot not in lost:
+                self.gateway.settle(kind, self.number, slot)
+
+    cdef int lose(self, set lost) except -1:
+        cdef Attachment attachment
+        cdef Message message
+        cdef uint64_t slot = 0
+        cdef bint redelivered = False
+        cdef size_t left
+        if not lost:
+            return 0
+        for delivery in self.out.keys():
+            slot = self.out.pop(delivery)
+            if slot - 1 not in lost:
+                self.out.put(delivery, slot)
+        for attachment in self.attachments:
+            left = attachment.count
+            while left:
+                left -= 1
+                message = attachment.take(&slot, &redelivered)
+                if slot in lost:
+                    self.parked -= 1
+                else:
+                    attachment.park(message, slot, redelivered)
+        return 0
+
+    def take_slot(self, uint64_t delivery):
+        """The slot of a delivery that is out, which somebody else settles; None: it is not."""
+        slot = self.out.pop(delivery)
+        return slot - 1 if slot else None
+
+    def hand_out_to(self, QueuePort heir not None, set lost not None):
+        """The queue is on this node now and has taken over what is out, but for the lost."""
+        cdef Attachment attachment
+        cdef list late = self.late
+        self.lose(lost)
+        self.heir = heir
+        self.adopting = False
+        self.late = None
+        for kind, slot in late or ():
+            if slot not in lost:
+                self.settle_slot(kind, slot)
+        for attachment in self.attachments:
+            self.give_back_parked(attachment)
+
+    def standing(self):
+        """Changes whenever what was out is out no more."""
+        return self.gateway, self.gateway.session, self.generation
+
+    def leave(self, bint keep=False):
+        """The home is another one, or none: all consumers, which are no longer attached.
+
+        `keep`: what is out stays out.
+        """
+        cdef Attachment attachment
+        self.renew()
+        if keep:
+            self.generation += 1
+        else:
+            self.give_back_out()
+            self.forget_out()
+        consumers = self.consumers
+        for attachment in self.attachments:
+            self.gateway.consumers.give_up(attachment.number)
+        self.attachments = []
+        return consumers
+
+    def enter(self, ConsumerPort consumer not None):
+        """A consumer that is to be attached at the home: its number there."""
+        number = self.next_number()
+        attachment = Attachment(self, consumer, number)
+        self.gateway.consumers.put(number, attachment)
+        self.attachments.append(attachment)
+        return number
 
     # -- settling ----------------------------------------------------------------------------------
 
@@ -84,7 +410,19 @@ cdef class RemoteQueue(QueuePort):
             self.renew()
         slot = self.out.pop(delivery)
         # 0: of an earlier link, whose deliveries the home has put back.
-        return self.gateway.settle(kind, self.number, slot - 1) if slot else 0
+        return self.settle_slot(kind, slot - 1) if slot else 0
+
+    cdef int settle_slot(self, int kind, uint64_t slot) except -1:
+        if self.heir is not None:
+            if kind == SETTLE_ACK:
+                return self.heir.ack(slot)
+            if kind == SETTLE_REJECT:
+                return self.heir.reject(slot)
+            return self.heir.requeue(slot) if kind == SETTLE_REQUEUE else self.heir.take_back(slot)
+        if self.adopting:
+            self.late.append((kind, slot))
+            return 0
+        return self.gateway.settle(kind, self.number, slot)
 
     cdef int ack(self, uint64_t slot) except -1:
         return self.settle_one(SETTLE_ACK, slot)
@@ -101,6 +439,11 @@ cdef class RemoteQueue(QueuePort):
     def note_got(self, uint64_t slot):
         """A get was answered with a message of this slot; what a channel settles it by."""
         return self.adopt(slot)
+
+    def note_stale(self):
+        """The same for one that is the home's again: settling it does nothing."""
+        self.last_delivery += 1
+        return self.last_delivery
 
     def give_back(self, uint64_t delivery):
         """Nobody was there to take it: it goes back as if it had not been delivered."""
@@ -167,7 +510,7 @@ cdef class RemoteQueue(QueuePort):
         while attachment.count:
             attachment.take(&slot, &redelivered)
             self.parked -= 1
-            self.gateway.settle(SETTLE_RETURN, self.number, slot)
+            self.settle_slot(SETTLE_RETURN, slot)
         return 0
 
     # -- delivering --------------------------------------------------------------------------------
@@ -190,7 +533,7 @@ cdef class RemoteQueue(QueuePort):
         self.delivered += 1
         if consumer.no_ack:
             consumer.deliver(self, message, 0, redelivered)
-            self.gateway.settle(SETTLE_ACK, self.number, slot)
+            self.settle_slot(SETTLE_ACK, slot)
         else:
             consumer.deliver(self, message, self.adopt(slot), redelivered)
         attachment.owed_messages += 1
@@ -203,6 +546,8 @@ cdef class RemoteQueue(QueuePort):
         return 0
 
     cdef int pump(self, int64_t now_ms) except -1:
+        if self.heir is not None:
+            return self.heir.pump(now_ms)
         if self.parked:
             while self.pump_some(now_ms, PUMP_DELIVERIES) == PUMP_DELIVERIES:
                 pass
@@ -216,7 +561,7 @@ cdef class RemoteQueue(QueuePort):
         cdef bint redelivered = False
         cdef int count = 0
         cdef size_t i, n = len(self.attachments)
-        if self.parked == 0 or self.pumping or n == 0:
+        if self.parked == 0 or self.pumping or self.adopting or n == 0:
             return 0
         if self.session != self.gateway.session:
             self.renew()

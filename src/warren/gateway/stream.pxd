@@ -2,7 +2,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from warren.gateway.frames cimport SETTLE_RECORD_BYTES
 from warren.gateway.numbered cimport Numbered
-from warren.gateway.unanswered cimport Sent, Unanswered
+from warren.gateway.unanswered cimport Following, Sent, Unanswered
 from warren.model.message cimport Message
 from warren.model.ports cimport FrameSink, PeerPort, QueueEffects, QueuePort, TurnClock
 
@@ -27,6 +27,7 @@ cdef class Stream(FrameSink):
     cdef Unanswered unanswered
     cdef uint64_t written                # the newest publish that was given to the link
     cdef Numbered consumers              # what is attached at the home, by number
+    cdef dict followers                  # queues that may move and are at this home, by number
     cdef list congested_queues
     cdef bint noted                      # it stands in the list of those with something to send
     # settlements that have gathered; the newest run is not among them yet
@@ -39,6 +40,10 @@ cdef class Stream(FrameSink):
 
     cdef int note(self) except -1
     cdef int publish(self, QueuePort queue, uint32_t number, Message message) except -1
+    cdef int publish_following(self, Following queue, uint32_t number, uint64_t order,
+                               Message message) except -1
+    cdef int take_over(self, Following queue) except -1
+    cdef bint fits(self, Message message) except -1
     cdef int write_publishes(self) except -1
     cdef int write_publish(self, uint64_t sequence, Sent* entry) except -1
     cdef int settle(self, int kind, uint32_t queue, uint64_t slot) except -1

@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+
 from warren.model.ports import FrameSink, PeerPort, QueueEffects, TurnClock
 
 class Stream(FrameSink):
@@ -5,3 +7,5 @@ class Stream(FrameSink):
     session: int
     gone: bool
     def __init__(self, turn: TurnClock, effects: QueueEffects) -> None: ...
+    def give_back_slots(self, session: int, queue: int, slots: Iterable[int]) -> None: ...
+    def give_up_number(self, number: int) -> None: ...

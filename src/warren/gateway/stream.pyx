@@ -8,12 +8,13 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from warren.gateway.frames cimport (
-    ADDRESS_BYTES_MAX, CREDIT_BYTES, FRAME_CREDIT, FRAME_PUBLISH, FRAME_SETTLE, PUBLISH_HEAD_BYTES,
-    QUEUES_MAX, SETTLE_RECORD_BYTES,
+    ADDRESS_BYTES_MAX, CREDIT_BYTES, FRAME_CREDIT, FRAME_PUBLISH, FRAME_PUBLISH_TO, FRAME_SETTLE,
+    FRAME_SKIP, PUBLISH_HEAD_BYTES, PUBLISH_TO_HEAD_BYTES, QUEUES_MAX, SETTLE_RECORD_BYTES,
+    SETTLE_REQUEUE,
 )
 from warren.gateway.messages cimport whole_address, write_message
 from warren.gateway.numbered cimport Numbered
-from warren.gateway.unanswered cimport Sent, Unanswered
+from warren.gateway.unanswered cimport Following, Sent, Unanswered
 from warren.model.message cimport Message
 from warren.model.ports cimport (
     ACCEPTED, REJECTED, FrameSink, PublisherPort, QueueEffects, QueuePort, TurnClock,
@@ -31,6 +32,7 @@ cdef class Stream(FrameSink):
         self.effects = effects
         self.unanswered = Unanswered()
         self.consumers = Numbered()
+        self.followers = {}
         self.congested_queues = []
 
     cdef int note(self) except -1:
@@ -55,13 +57,12 @@ cdef class Stream(FrameSink):
         cdef PublisherPort publisher = self.turn.publisher
         cdef uint64_t last = unanswered.answered + unanswered.count
         cdef Sent* newest
-        if self.gone or (message.address.hidden_keys
-                         and len(whole_address(message.address)) > ADDRESS_BYTES_MAX):
+        if self.gone or not self.fits(message):
             return REJECTED
         if last > self.written and unanswered.count:
             newest = unanswered.at(unanswered.count - 1)
             if (newest.message is <PyObject*>message and newest.count < QUEUES_MAX
-                    and newest.tag == self.turn.publish_tag
+                    and newest.tag == self.turn.publish_tag and newest.queue is NULL
                     and newest.publisher is (NULL if publisher is None else <PyObject*>publisher)):
                 unanswered.add_number(newest, number)
                 return ACCEPTED
@@ -79,6 +80,41 @@ cdef class Stream(FrameSink):
             self.congested_queues.append(queue)
         return ACCEPTED
 
+    cdef bint fits(self, Message message) except -1:
+        """Whether its address is short enough for a frame."""
+        return (not message.address.hidden_keys
+                or len(whole_address(message.address)) <= ADDRESS_BYTES_MAX)
+
+    cdef int publish_following(self, Following queue, uint32_t number, uint64_t order,
+                               Message message) except -1:
+        """For a queue that may move: under a sequence number of its own."""
+        if self.port is not None:
+            self.write_publishes()
+            self.write_settlements()
+        self.unanswered.push(message, number, self.turn.publisher, self.turn.publish_tag)
+        self.unanswered.follow(queue, order)
+        queue.sent += 1
+        if self.turn.publisher is not None:
+            self.turn.parts += 1
+        if not self.noted:
+            self.note()
+        if not queue.congested and self.is_congested():
+            queue.congested = True
+            self.congested_queues.append(queue)
+        return ACCEPTED
+
+    cdef int take_over(self, Following queue) except -1:
+        """All that the queue holds is for this home now."""
+        cdef Sent entry
+        if self.port is not None:
+            self.write_publishes()
+            self.write_settlements()
+        while queue.held.count:
+            queue.held.take_first(&entry)
+            self.unanswered.append(&entry)
+            queue.sent += 1
+        return self.note()
+
     cdef int write_publishes(self) except -1:
         """Gives the link all publishes that it has not had."""
         cdef uint64_t last = self.unanswered.answered + self.unanswered.count
@@ -88,9 +124,18 @@ cdef class Stream(FrameSink):
         return 0
 
     cdef int write_publish(self, uint64_t sequence, Sent* entry) except -1:
-        cdef uint8_t head[PUBLISH_HEAD_BYTES]
-        cdef Message message = <Message>entry.message
+        cdef uint8_t head[PUBLISH_TO_HEAD_BYTES]
+        cdef Message message
+        if entry.message is NULL:
+            store64(self.port.reserve(FRAME_SKIP, 8), sequence)
+            return self.port.commit(8)
+        message = <Message>entry.message
         store64(head, sequence)
+        if entry.queue is not NULL:
+            store64(head + 8, entry.order)
+            store32(head + 16, (<Following>entry.queue).attempt)
+            return write_message(self.port, FRAME_PUBLISH_TO, head, PUBLISH_TO_HEAD_BYTES, message,
+                                 whole_address(message.address), &entry.number, 1)
         return write_message(
             self.port, FRAME_PUBLISH, head, PUBLISH_HEAD_BYTES, message,
             whole_address(message.address),
@@ -151,6 +196,16 @@ cdef class Stream(FrameSink):
         store32(p + 4, messages)
         store32(p + 8, size)
         return self.port.commit(CREDIT_BYTES)
+
+    def give_back_slots(self, uint64_t session, uint32_t queue, slots):
+        """The home has given these out on this link, and nobody is there to hold them."""
+        if session == self.session:
+            for slot in slots:
+                self.settle(SETTLE_REQUEUE, queue, slot)
+
+    def give_up_number(self, uint32_t number):
+        """Nobody will have the consumer number that was reserved."""
+        self.consumers.give_up(number)
 
     # -- back-pressure -----------------------------------------------------------------------------
 

@@ -7,13 +7,26 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
 from warren.model.message cimport Message
-from warren.model.ports cimport PublisherPort
+from warren.model.ports cimport PublisherPort, QueuePort
 
 cdef enum:
     # What an entry and its message take beyond header and body, in bytes.
     ENTRY_BYTES = 256
     # A ring that was once longer than this is given back when everything is answered.
     KEEP_ENTRIES = 4096
+
+
+cdef int answer(Sent* entry, bint accepted, list waiting) except -1:
+    """One that is out of its ring is over: its publisher is told, and noted if it wants the end."""
+    publisher = None if entry.publisher is NULL else <PublisherPort>entry.publisher
+    free(entry.numbers)
+    Py_XDECREF(entry.message)
+    Py_XDECREF(entry.publisher)
+    Py_XDECREF(entry.queue)
+    if publisher is not None:
+        if (<PublisherPort>publisher).part_done(entry.tag, accepted and not entry.refused):
+            waiting.append(publisher)
+    return 0
 
 
 @cython.final
@@ -25,6 +38,7 @@ cdef class Unanswered:
         for i in range(self.count):
             Py_XDECREF(self.at(i).message)
             Py_XDECREF(self.at(i).publisher)
+            Py_XDECREF(self.at(i).queue)
             free(self.at(i).numbers)
         free(self.entries)
 
@@ -62,13 +76,63 @@ cdef class Unanswered:
         if publisher is not None:
             Py_INCREF(publisher)
             entry.publisher = <PyObject*>publisher
+        entry.queue = NULL
+        entry.order = 0
         entry.tag = tag
         entry.numbers = NULL
         entry.number = number
         entry.count = 1
         entry.refused = False
+        entry.elsewhere = False
         self.count += 1
         self.size += <uint64_t>message.header_len + message.body_len + ENTRY_BYTES
+        return 0
+
+    cdef int follow(self, Following queue, uint64_t order) except -1:
+        """The newest is for this queue alone, wherever that goes."""
+        cdef Sent* entry = self.at(self.count - 1)
+        Py_INCREF(queue)
+        entry.queue = <PyObject*>queue
+        entry.order = order
+        return 0
+
+    cdef int append(self, Sent* entry) except -1:
+        """One that was in another ring, with all that it owns."""
+        cdef Message message = <Message>entry.message
+        if self.count == self.capacity:
+            self.grow()
+        self.at(self.count)[0] = entry[0]
+        # Whatever the home before has said.
+        self.at(self.count).refused = self.at(self.count).elsewhere = False
+        self.count += 1
+        self.size += <uint64_t>message.header_len + message.body_len + ENTRY_BYTES
+        return 0
+
+    cdef int strip(self, size_t i, Sent* entry) except -1:
+        """Takes one out; its sequence number stays, so that there is no gap."""
+        cdef Sent* stripped = self.at(i)
+        cdef Message message = <Message>stripped.message
+        entry[0] = stripped[0]
+        stripped.message = stripped.publisher = stripped.queue = NULL
+        stripped.numbers = NULL
+        stripped.count = 0
+        self.size -= <uint64_t>message.header_len + message.body_len + ENTRY_BYTES
+        return 0
+
+    cdef int take_first(self, Sent* entry) except -1:
+        """Takes the oldest out, with its sequence number."""
+        cdef Message message
+        entry[0] = self.at(0)[0]
+        if entry.message is not NULL:
+            message = <Message>entry.message
+            self.size -= <uint64_t>message.header_len + message.body_len + ENTRY_BYTES
+        self.head = (self.head + 1) & (self.capacity - 1)
+        self.count -= 1
+        self.answered += 1
+        if self.count == 0 and self.capacity > KEEP_ENTRIES:
+            free(self.entries)
+            self.entries = NULL
+            self.capacity = self.head = 0
         return 0
 
     cdef int add_number(self, Sent* entry, uint32_t number) except -1:
@@ -86,22 +150,36 @@ cdef class Unanswered:
         return 0
 
     cdef int answer_next(self, bint accepted, list waiting) except -1:
-        """The oldest is over: its publisher is told, and noted if it wants to know the end."""
-        cdef Sent entry = self.at(0)[0]
-        cdef Message message = <Message>entry.message
-        self.size -= <uint64_t>message.header_len + message.body_len + ENTRY_BYTES
-        self.head = (self.head + 1) & (self.capacity - 1)
-        self.count -= 1
-        self.answered += 1
-        free(entry.numbers)
-        Py_XDECREF(entry.message)
-        if self.count == 0 and self.capacity > KEEP_ENTRIES:
-            free(self.entries)
-            self.entries = NULL
-            self.capacity = self.head = 0
-        if entry.publisher is not NULL:
-            publisher = <PublisherPort>entry.publisher
-            Py_XDECREF(entry.publisher)
-            if (<PublisherPort>publisher).part_done(entry.tag, accepted and not entry.refused):
-                waiting.append(publisher)
+        """The oldest is over, unless its queue is elsewhere: then it waits there."""
+        cdef Sent entry
+        self.take_first(&entry)
+        if entry.queue is not NULL:
+            (<Following>entry.queue).sent -= 1
+            if entry.elsewhere and not entry.refused:
+                return (<Following>entry.queue).hold(&entry, waiting)
+        return answer(&entry, accepted, waiting)
+
+    cdef int lose_next(self, list waiting) except -1:
+        """The home is gone: the oldest is refused, unless its queue may be elsewhere by now."""
+        if self.at(0).queue is not NULL:
+            self.at(0).elsewhere = True
+        return self.answer_next(False, waiting)
+
+
+cdef class Following(QueuePort):
+    """A queue whose publishes go where it goes: none is refused because its home is another."""
+
+    def __cinit__(self, *_arguments, **_options):
+        self.held = Unanswered()
+
+    cdef int hold(self, Sent* entry, list waiting) except -1:
+        """One whose home is gone, or is its home no more, waits for the next."""
+        if self.over:
+            return answer(entry, False, waiting)
+        self.held.append(entry)
+        if self.held.count == 1:
+            self.now_holding()
         return 0
+
+    def now_holding(self):
+        """The first publish waits."""

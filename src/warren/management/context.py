@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from warren.config.settings import Settings
 from warren.management.errors import not_found
 from warren.management.events import EventLog
+from warren.management.log_tail import LogTail
 from warren.management.sampler import Sampler
+from warren.management.sessions import Sessions
 from warren.model.errors import Postponed
 
 if TYPE_CHECKING:
@@ -19,7 +23,10 @@ if TYPE_CHECKING:
     from warren.engine.vhost import VHost
     from warren.management.cluster_control import ClusterControl
     from warren.management.peers import Peers
+    from warren.management.rebalancer import Rebalancer
     from warren.model.errand import Errand
+    from warren.shovel.supervisor import Shovels
+    from warren.store.salvage import SalvageDirectory
 
 Result = TypeVar("Result")
 
@@ -32,6 +39,29 @@ class ListenerFacts:
     host: str
     port: int
     tls: bool = False
+
+
+class Runtime(Protocol):
+    """What can be changed of a node while it runs."""
+
+    @property
+    def memory_limit_bytes(self) -> int: ...
+
+    @property
+    def disk_limit_bytes(self) -> int: ...
+
+    @property
+    def log_path(self) -> Path | None: ...
+
+    def set_memory_limit(self, relative: float | None, absolute: int | None) -> bool: ...
+
+    def set_disk_limit(self, relative: float | None, absolute: int | None) -> bool: ...
+
+    def set_log_level(self, level: str, category: str | None) -> None: ...
+
+    def log_levels(self) -> dict[str, str]: ...
+
+    def rotate_logs(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -48,15 +78,43 @@ class Context:
     amqp_listeners: Callable[[], Sequence[ListenerFacts]]
     #: The HTTP listeners; filled in as they open.
     http_listeners: list[ListenerFacts] = field(default_factory=list)
-    #: What watches the memory may stop publishers at, in bytes.
-    memory_limit_bytes: int = 0
     #: Stops the node as a signal would; None where it is not the process's own.
     on_stop: Callable[[], None] | None = None
     #: What forms the cluster; None where only an engine is behind the API.
     cluster_control: Callable[[], ClusterControl | None] = lambda: None
     #: The other nodes; None for a node by itself.
     peers: Peers | None = None
+    #: Seals the tokens of browsers; all nodes of a cluster have the same.
+    session_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    #: Where the node keeps what is to outlive it; None for one that keeps nothing.
+    data_dir: Path | None = None
+    #: What is put aside there; None likewise.
+    salvage: SalvageDirectory | None = None
+    log_tail: LogTail = field(default_factory=LogTail)
+    #: The shovels of this node; None where only an engine is behind the API.
+    shovels: Shovels | None = None
+    #: Spreads masters over the nodes; None where only an engine is behind the API.
+    rebalancer: Rebalancer | None = None
+    #: What can be changed while the node runs; None where only an engine is behind the API.
+    runtime: Runtime | None = None
     started_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def sessions(self) -> Sessions:
+        """Who makes and checks the tokens of browsers."""
+        lifetime_s = self.settings.management.login_session_timeout_min * 60
+        return Sessions(self.session_key, lifetime_s)
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        """Where publishers are stopped for want of memory; 0 while nobody watches."""
+        return 0 if self.runtime is None else self.runtime.memory_limit_bytes
+
+    @property
+    def disk_limit_bytes(self) -> int:
+        """Where publishers are stopped for want of room on the disk."""
+        configured = self.settings.disk.free_limit_bytes
+        return configured if self.runtime is None else self.runtime.disk_limit_bytes
 
     def act(self, action: Callable[[], Result]) -> Result:
         """Act on the engine."""

@@ -7,12 +7,24 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from heapq import merge
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
 
 KEPT_MAX = 1000
+#: What clients do all the time; it must not push what operators look for out of the log.
+_FREQUENT = (
+    "connection.",
+    "channel.",
+    "consumer.",
+    "user.authentication.",
+    "binding.",
+    "exchange.",
+    "queue.created",
+    "queue.deleted",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +50,8 @@ class EventLog:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._kept: deque[Event] = deque(maxlen=KEPT_MAX)
+        self._frequent: deque[Event] = deque(maxlen=KEPT_MAX)
+        self._rare: deque[Event] = deque(maxlen=KEPT_MAX)
         self._count = 0
         self._news = asyncio.Event()
         self._is_open = False
@@ -56,23 +69,30 @@ class EventLog:
 
     def _note(self, name: str, details: dict[str, Any]) -> None:
         self._count += 1
-        self._kept.append(Event(self._count, int(time.time() * 1000), name, dict(details)))
+        kept = self._frequent if name.startswith(_FREQUENT) else self._rare
+        kept.append(Event(self._count, int(time.time() * 1000), name, dict(details)))
         self._news.set()
 
     @property
     def last_number(self) -> int:
         return self._count
 
-    def since(self, number: int) -> list[Event]:
-        """What is kept of what came after a number."""
-        return [event for event in self._kept if event.number > number]
+    def since(self, number: int, names: tuple[str, ...] = ("",)) -> list[Event]:
+        """What is kept of what came after a number, where a name begins with one of `names`."""
+        return [
+            event
+            for event in merge(self._frequent, self._rare, key=lambda event: event.number)
+            if event.number > number and event.name.startswith(names)
+        ]
 
-    async def follow(self, number: int, patience_s: float) -> AsyncIterator[list[Event]]:
+    async def follow(
+        self, number: int, patience_s: float, names: tuple[str, ...] = ("",)
+    ) -> AsyncIterator[list[Event]]:
         """News since a number, as they come; an empty list when none came for a while."""
         while self._is_open:
-            news = self.since(number)
+            news = self.since(number, names)
+            number = self._count
             if news:
-                number = news[-1].number
                 yield news
                 continue
             # Everyone who waits shares one flag; who comes first takes it down.

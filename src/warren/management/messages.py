@@ -7,10 +7,11 @@ import binascii
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from warren.engine.opening import until_open
 from warren.engine.publish import all_keys, find_destinations, offer
 from warren.management.encode import table
 from warren.management.errors import bad_request
-from warren.model.errors import AccessRefused, AmqpError, Postponed, PreconditionFailed
+from warren.model.errors import AccessRefused, AmqpError, PreconditionFailed
 from warren.model.message import MARK_BAD_EXPIRATION, Address, Message
 from warren.wire.content import make_message
 from warren.wire.properties import PROPERTY_NAMES, decode_properties, encode_properties
@@ -78,6 +79,8 @@ def publish(engine: Engine, actor: Any, message: Message) -> bool:
     keys = all_keys(message, properties.get("headers", {}))
     queues, is_kept = find_destinations(engine, vhost, exchange, message, keys)
     engine.totals.count(vhost.name, "publish")
+    exchange.counts.received += 1
+    exchange.counts.routed += len(queues)
     if not queues and not is_kept:
         engine.totals.count(vhost.name, "return_unroutable")
         return False
@@ -93,7 +96,7 @@ def take(
     now_ms = engine.clock.now_ms()
     mark = queue.open_ahead(count)
     if mark:
-        raise Postponed(mark)
+        raise until_open(queue, mark)
     taken: list[tuple[Message, bool, int]] = []
     slots: list[int] = []
     while len(taken) < count:

@@ -16,8 +16,16 @@ import warren
 from warren.management import machine
 from warren.management.context import Context
 from warren.management.pace import Pace
-from warren.management.sampler import channel_row, connection_row, queue_row, sum_totals
+from warren.management.sampler import (
+    channel_row,
+    connection_row,
+    exchange_row,
+    queue_row,
+    sum_totals,
+)
 from warren.management.show_queues import count_consumers
+from warren.model.ports import TIME_BOUNDS_US, Times
+from warren.queue.picking import persistent
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
@@ -34,7 +42,7 @@ _GLOBAL = (
     ("messages_received_total", "publish", "Total number of messages received from publishers"),
     (
         "messages_received_confirm_total",
-        "confirm",
+        "received_confirm",
         "Total number of messages received from publishers expecting confirmations",
     ),
     ("messages_routed_total", "routed", "Total number of messages routed to queues or streams"),
@@ -131,6 +139,16 @@ class Page:
         self.head(name, "counter", text)
         self.value(name, value, labels)
 
+    def times(self, name: str, text: str, times: Times) -> None:
+        """A histogram, in seconds."""
+        self.head(name, "histogram", text)
+        buckets = times.buckets()
+        for bound_us, count in zip(TIME_BOUNDS_US, buckets, strict=False):
+            self.value(f"{name}_bucket", count, {"le": f"{bound_us / 1e6:g}"})
+        self.value(f"{name}_bucket", buckets[-1], {"le": "+Inf"})
+        self.value(f"{name}_sum", times.total_us / 1e6)
+        self.value(f"{name}_count", buckets[-1])
+
     def encode(self) -> bytes:
         return ("\n".join(self._lines) + "\n").encode("utf-8", "replace")
 
@@ -190,7 +208,7 @@ def node_metrics(context: Context, page: Page) -> None:
         (
             "disk_space_available_limit_bytes",
             "Free disk space low watermark in bytes",
-            settings.disk.free_limit_bytes,
+            context.disk_limit_bytes,
         ),
         ("alarms_file_descriptor_limit", "is 1 if file descriptor limit alarm is in effect", 0),
         (
@@ -267,6 +285,8 @@ QUEUE_METRICS = (
     ("queue_messages_bytes", "gauge", "Size in bytes of ready and unacknowledged messages"),
     ("queue_messages_ram", "gauge", "Ready and unacknowledged messages stored in memory"),
     ("queue_messages_ram_bytes", "gauge", "Size of ready and unacknowledged messages in memory"),
+    ("queue_messages_persistent", "gauge", "Persistent messages"),
+    ("queue_messages_persistent_bytes", "gauge", "Size in bytes of persistent messages"),
 )
 
 
@@ -284,6 +304,7 @@ def queue_values(queue: AmqpQueue) -> tuple[Number, ...]:
         all_bytes,
         row[11],
         all_bytes,
+        *persistent(queue),
     )
 
 
@@ -295,11 +316,22 @@ CONNECTION_METRICS = (
     ),
     ("connection_outgoing_bytes_total", "counter", "Total number of bytes sent on a connection"),
     ("connection_channels", "gauge", "Channels on a connection"),
+    (
+        "connection_incoming_packets_total",
+        "counter",
+        "Total number of packets received on a connection",
+    ),
+    (
+        "connection_outgoing_packets_total",
+        "counter",
+        "Total number of packets sent on a connection",
+    ),
 )
 
 
 def connection_values(connection: Connection) -> tuple[Number, ...]:
-    return (*connection_row(connection), connection.channel_count)
+    frames = connection.frames_in, connection.outlet.frames_out
+    return (*connection_row(connection), connection.channel_count, *frames)
 
 
 CHANNEL_METRICS = (
@@ -327,6 +359,16 @@ CHANNEL_METRICS = (
         "counter",
         "Total number of messages delivered to consumers in automatic acknowledgement mode",
     ),
+    (
+        "channel_messages_redelivered_total",
+        "counter",
+        "Total number of messages redelivered to consumers",
+    ),
+    (
+        "channel_messages_acked_total",
+        "counter",
+        "Total number of messages acknowledged by consumers",
+    ),
 )
 
 
@@ -342,7 +384,23 @@ def channel_values(context: Context, channel: Channel) -> tuple[Number, ...]:
         row[1],
         row[2],
         row[3],
+        row[9],
+        row[7],
     )
+
+
+EXCHANGE_METRICS = (
+    (
+        "exchange_messages_published_total",
+        "counter",
+        "Total number of messages published into an exchange",
+    ),
+    (
+        "exchange_messages_routed_total",
+        "counter",
+        "Total number of queues that messages of an exchange went to",
+    ),
+)
 
 
 async def object_rows(context: Context, kind: str, vhosts: set[str] | None) -> list[Any]:
@@ -354,6 +412,14 @@ async def object_rows(context: Context, kind: str, vhosts: set[str] | None) -> l
             if vhosts is None or vhost.name in vhosts:
                 for queue in vhost.queues_here():
                     rows.append(({"vhost": vhost.name, "queue": queue.name}, queue_values(queue)))
+                    await pace.rest()
+        return rows
+    if kind == "exchange":
+        for vhost in list(context.engine.vhosts.values()):
+            if vhosts is None or vhost.name in vhosts:
+                for exchange in list(vhost.exchanges.values()):
+                    labels = {"vhost": vhost.name, "exchange": exchange.name}
+                    rows.append((labels, exchange_row(exchange)))
                     await pace.rest()
         return rows
     for connection in list(context.engine.connections):
@@ -373,6 +439,7 @@ _KINDS = (
     ("queue", QUEUE_METRICS),
     ("connection", CONNECTION_METRICS),
     ("channel", CHANNEL_METRICS),
+    ("exchange", EXCHANGE_METRICS),
 )
 #: What may be asked of `/metrics/detailed`: a family, the kind of object, and its metrics' names.
 FAMILIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -387,7 +454,8 @@ FAMILIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "connection",
         ("connection_incoming_bytes_total", "connection_outgoing_bytes_total"),
     ),
-    "connection_metrics": ("connection", ("connection_channels",)),
+    "connection_metrics": ("connection", tuple(name for name, _, _ in CONNECTION_METRICS[2:])),
+    "exchange_metrics": ("exchange", tuple(name for name, _, _ in EXCHANGE_METRICS)),
     "channel_metrics": ("channel", tuple(name for name, _, _ in CHANNEL_METRICS[:4])),
     "channel_exchange_metrics": (
         "channel",
@@ -395,9 +463,31 @@ FAMILIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "channel_queue_metrics": (
         "channel",
-        ("channel_messages_delivered_ack_total", "channel_messages_delivered_total"),
+        tuple(name for name, _, _ in CHANNEL_METRICS[6:]),
     ),
 }
+
+
+def cursor_metrics(context: Context, page: Page) -> None:
+    """How far behind each reader of ranges is, and what is kept for them."""
+    queues = [
+        queue
+        for vhost in context.engine.vhosts.values()
+        for queue in vhost.queues_here()
+        if queue.cursors is not None and queue.cursors.by_name
+    ]
+    if not queues:
+        return
+    page.head("warren_cursor_lag", "gauge", "Messages that a cursor has not trimmed yet")
+    for queue in queues:
+        assert queue.cursors is not None
+        for cursor in queue.cursors.by_name.values():
+            labels = {"vhost": queue.vhost.name, "queue": queue.name, "cursor": cursor.name}
+            page.value("warren_cursor_lag", max(0, queue.readable_end - cursor.position), labels)
+    page.head("warren_queue_retained_bytes", "gauge", "Bodies that are kept for cursors only")
+    for queue in queues:
+        labels = {"vhost": queue.vhost.name, "queue": queue.name}
+        page.value("warren_queue_retained_bytes", queue.retained_bytes, labels)
 
 
 async def page_of_broker(context: Context, per_object: bool) -> bytes:
@@ -410,6 +500,11 @@ async def page_of_broker(context: Context, per_object: bool) -> bytes:
     churn_metrics(context, page)
     auth_metrics(context, page)
     global_metrics(context, page, counts)
+    page.times(
+        "warren_publish_confirm_seconds",
+        "Time from the arrival of a message to its confirm",
+        engine.turn.confirm_times,
+    )
     queues = sum(len(vhost.queues_here()) for vhost in engine.vhosts.values())
     consumers = sum(count_consumers(vhost) for vhost in engine.vhosts.values())
     page.gauge("rabbitmq_connections", "Connections currently open", len(engine.connections))
@@ -419,6 +514,7 @@ async def page_of_broker(context: Context, per_object: bool) -> bytes:
     for kind, metrics in _KINDS:
         rows = await object_rows(context, kind, None)
         await _write(page, "rabbitmq_", metrics, rows, per_object)
+    cursor_metrics(context, page)
     return page.encode()
 
 

@@ -13,6 +13,7 @@ from warren.management.call import Answer, Call, Route
 from warren.management.encode import table, to_json
 from warren.management.errors import bad_request
 from warren.management.listing import parse_query, pick
+from warren.management.mirrors import mirror_fields
 from warren.management.pace import Pace
 from warren.management.peers import PeerSilent
 from warren.management.show_queues import (
@@ -25,6 +26,7 @@ from warren.model.policy import merge
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
+    from warren.management.context import Context
     from warren.management.show_queues import Spans
 
 Shown = dict[str, Any]
@@ -34,7 +36,7 @@ _rows_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _NOTHING = b"null"
 
 
-def show_absent(queue: AmqpQueue, state: str) -> Shown:
+def show_absent(context: Context, queue: AmqpQueue, state: str) -> Shown:
     """A queue whose home does not answer: what every node knows of it, and no counters."""
     policy, operator_policy = queue.policy, queue.operator_policy
     return {
@@ -50,6 +52,7 @@ def show_absent(queue: AmqpQueue, state: str) -> Shown:
         "state": state,
         "type": "classic",
         "vhost": queue.vhost.name,
+        **mirror_fields(context.engine, queue),
     }
 
 
@@ -103,7 +106,7 @@ async def _ask_home(
         columns = parse_query(query).columns
         for queue in some:
             if queue not in found:
-                found[queue] = pick(show_absent(queue, state_of(queue)), columns)
+                found[queue] = pick(show_absent(call.context, queue, state_of(queue)), columns)
     return found
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import quote
 
 from warren.auth.directory import DirectoryError
 from warren.auth.password import hash_password
+from warren.management.across import ask_all, question
 from warren.management.call import Answer, Call, Reply, Route, field_of
 from warren.management.errors import bad_request, not_found
 from warren.management.listing import answer_list
 from warren.management.routes_objects import answer_one
 from warren.management.sampler import sum_totals
 from warren.management.show_access import show_permission, show_topic_permission, show_user
+from warren.management.show_cluster import add_vhost
 from warren.management.show_topology import show_vhost
 from warren.management.spans import spans_of
 
@@ -226,15 +229,28 @@ async def _shown_vhosts(call: Call, names: Iterable[str]) -> list[dict[str, Any]
     ]
 
 
+async def _add_others(call: Call, shown: list[dict[str, Any]], path: str) -> None:
+    """Every node counts its own queues and clients; `path` leads to the same at the others."""
+    spans = {name: call.query[name] for name in call.query if name.endswith(("_age", "_incr"))}
+    rows = {row["name"]: row for row in shown}
+    for found in (await ask_all(call, question(call, path, spans))).values():
+        for other in found if isinstance(found, list) else [found]:
+            if other["name"] in rows:
+                add_vhost(rows[other["name"]], other)
+
+
 async def list_vhosts(call: Call) -> Answer:
     """The virtual hosts that the caller may see."""
     shown = await _shown_vhosts(call, [vhost.name for vhost in call.visible_vhosts()])
+    await _add_others(call, shown, "/vhosts")
     return await answer_list(call, shown, lambda row: row, lambda row: str(row["name"]))
 
 
 async def get_vhost(call: Call) -> Answer:
     """One virtual host."""
-    (shown,) = await _shown_vhosts(call, [call.vhost.name])
+    name = call.vhost.name
+    (shown,) = await _shown_vhosts(call, [name])
+    await _add_others(call, [shown], f"/vhosts/{quote(name, safe='')}")
     return await answer_one(call, shown)
 
 

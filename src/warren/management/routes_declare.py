@@ -21,6 +21,7 @@ from warren.management.messages import (
 from warren.management.routes_access import CREATED, NO_CONTENT
 from warren.management.show_topology import show_binding, show_default_binding
 from warren.routing.binding import Binding
+from warren.telemetry.trace_context import trace_headers
 
 if TYPE_CHECKING:
     from warren.model.message import Message
@@ -98,16 +99,6 @@ async def purge_queue(call: Call) -> Answer:
     actor, name = call.actor, call.queue().name
     await call.context.act_when_written(lambda: call.context.engine.purge_queue(actor, name), actor)
     return None
-
-
-@at_home
-async def queue_action(call: Call) -> Answer:
-    """Synchronise the mirrors of a queue, or stop that; here no queue has any."""
-    call.queue()
-    action = (await call.body()).get("action")
-    if action in {"sync", "cancel_sync"}:
-        raise bad_request("not_mirrored")
-    raise bad_request(f"unknown action '{action}'")
 
 
 # -- bindings --------------------------------------------------------------------------------------
@@ -199,6 +190,10 @@ async def publish_message(call: Call) -> Answer:
         properties = {}
     if not isinstance(properties, dict):
         raise bad_request("properties must be an object")
+    traced = trace_headers(call.request.headers)
+    if traced:
+        # A message that names its trace itself belongs to that one.
+        properties = {**properties, "headers": {**traced, **(properties.get("headers") or {})}}
     message = build_message(
         exchange.name,
         field_of(body, "routing_key", str),
@@ -252,7 +247,6 @@ ROUTES = (
     Route("DELETE", "/queues/{vhost}/{name}", "vhost", delete_queue),
     Route("DELETE", "/queues/{vhost}/{name}/contents", "vhost", purge_queue),
     Route("POST", "/queues/{vhost}/{name}/get", "vhost", get_messages),
-    Route("POST", "/queues/{vhost}/{name}/actions", "vhost", queue_action),
     Route("GET", "/bindings/{vhost}/e/{source}/{kind}/{destination}", "vhost", list_pair_bindings),
     Route("POST", "/bindings/{vhost}/e/{source}/{kind}/{destination}", "vhost", post_binding),
     Route("GET", "/bindings/{vhost}/e/{source}/{kind}/{destination}/{props}", "vhost", get_binding),

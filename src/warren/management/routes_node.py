@@ -291,11 +291,6 @@ def _plain(value: Any) -> Any:
     return value if not isinstance(value, datetime.datetime) else value.isoformat()
 
 
-async def rebalance(_call: Call) -> Answer:
-    """Spread the masters of queues over the nodes; one node has them all."""
-    return None
-
-
 async def reset_statistics(call: Call) -> Answer:
     """Statistics are never more than a few seconds behind: there is nothing to reset."""
     _is_other(call)
@@ -304,7 +299,6 @@ async def reset_statistics(call: Call) -> Answer:
 
 _CHECKS = (
     "virtual-hosts",
-    "node-is-mirror-sync-critical",
     "below-node-connection-limit",
     "metadata-store/initialized",
 )
@@ -320,7 +314,6 @@ ROUTES = (
     Route("GET", "/deprecated-features", "user", list_nothing),
     Route("GET", "/deprecated-features/used", "user", list_nothing),
     Route("GET", "/federation-links", "monitor", list_nothing),
-    Route("GET", "/shovels", "monitor", list_nothing),
     Route("GET", "/version", "user", get_version),
     Route("GET", "/whoami", "user", get_whoami),
     Route("GET", "/auth", "open", get_auth),
@@ -344,7 +337,6 @@ ROUTES = (
     Route("GET", "/all-configuration", "administrator", get_all_definitions),
     Route("GET", "/definitions/{vhost}", "policymaker", get_vhost_definitions),
     Route("GET", "/config/effective", "administrator", get_effective_configuration),
-    Route("POST", "/rebalance/queues", "administrator", rebalance),
     Route("DELETE", "/reset", "administrator", reset_statistics),
     Route("DELETE", "/reset/{node}", "administrator", reset_statistics),
 )

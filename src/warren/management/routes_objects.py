@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from warren.management.across import at_home, others, proxied, rows_of_others
+from warren.management.across import (
+    ask_all,
+    at_home,
+    others,
+    proxied,
+    question,
+    rows_of_others,
+)
 from warren.management.call import Answer, Call, Route
 from warren.management.encode import to_json
 from warren.management.errors import ApiError, not_authorised, not_found
@@ -211,15 +219,36 @@ async def list_exchanges(call: Call) -> Answer:
         for vhost in call.visible_vhosts()
         for name in sorted(vhost.exchanges)
     ]
+    spans = spans_of(call)
     return await answer_list(
-        call, found, lambda item: show_exchange(*item), lambda item: item[1].name
+        call,
+        found,
+        lambda item: show_exchange(call.context, *item, spans),
+        lambda item: item[1].name,
     )
+
+
+def add_stats(stats: dict[str, Any], others: Mapping[str, Any]) -> None:
+    """Adds the counts and rates of another node."""
+    for name, value in others.items():
+        if isinstance(value, int) and isinstance(stats.get(name), int):
+            stats[name] += value
+        elif isinstance(value, dict) and "rate" in value and name in stats:
+            stats[name] = {**stats[name], "rate": stats[name]["rate"] + value["rate"]}
 
 
 async def get_exchange(call: Call) -> Answer:
     """One exchange."""
     exchange = call.exchange()
-    shown = {**show_exchange(call.vhost, exchange), "incoming": [], "outgoing": []}
+    shown = {
+        **show_exchange(call.context, call.vhost, exchange, spans_of(call)),
+        "incoming": [],
+        "outgoing": [],
+    }
+    if not call.is_from_peer:
+        # Each node counts what its own clients publish.
+        for other in (await ask_all(call, question(call))).values():
+            add_stats(shown["message_stats"], other.get("message_stats", {}))
     return await answer_one(call, shown)
 
 
@@ -262,7 +291,7 @@ async def get_queue(call: Call) -> Answer:
     except ApiError as error:
         if error.status != UNAVAILABLE or call.is_from_peer:
             raise
-        return await answer_one(call, show_absent(queue, state_of(queue)))
+        return await answer_one(call, show_absent(call.context, queue, state_of(queue)))
 
 
 @at_home

@@ -19,9 +19,11 @@ from warren.management.routes_objects import answer_one
 from warren.management.show_topology import global_parameters, parameters, show_policy
 from warren.model.errand import Errand
 from warren.model.policy import Policy
+from warren.shovel.settings import BadShovel, parse_shovel
+from warren.shovel.supervisor import COMPONENT
 
-#: Components whose parameters are kept although nothing obeys them yet: a later part, or another
-#: broker that the definitions are taken to, may.
+#: Components whose parameters are kept; nothing obeys those of federation, but another broker that
+#: the definitions are taken to may.
 KEPT_COMPONENTS = ("shovel", "federation-upstream", "federation-upstream-set")
 #: Nothing is waited for: others only get their turn.
 NO_ERRAND = Errand()
@@ -105,6 +107,14 @@ async def get_parameter(call: Call) -> Answer:
     raise not_found()
 
 
+def _check_shovel(value: Any) -> None:
+    """Raises 400; addresses in the text are without their passwords."""
+    try:
+        parse_shovel(value)
+    except BadShovel as error:
+        raise bad_request(f"Validation failed\n\n{error}\n") from None
+
+
 async def put_parameter(call: Call) -> Answer:
     """Set a runtime parameter."""
     body, vhost = await call.body(), call.vhost.name
@@ -131,6 +141,8 @@ async def put_parameter(call: Call) -> Answer:
     elif component in KEPT_COMPONENTS:
         if not isinstance(value, dict | list):
             raise bad_request("Validation failed\n\nvalue must be an object\n")
+        if component == COMPONENT:
+            _check_shovel(value)
         await call.context.agree(lambda: engine.set_parameter(vhost, component, name, value))
     else:
         raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")

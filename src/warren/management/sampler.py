@@ -17,6 +17,7 @@ from warren.telemetry.log import logger
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
     from warren.engine.engine import Engine
+    from warren.routing.exchange import Exchange
     from warren.session.channel import Channel
     from warren.session.connection import Connection
 
@@ -46,7 +47,9 @@ CHANNEL_COLUMNS = (
     "get_empty",
     "ack",
     "deliver_get",
+    "redeliver",
 )
+EXCHANGE_COLUMNS = ("publish_in", "publish_out")
 CHURN_COLUMNS = (
     "channel_closed",
     "channel_created",
@@ -113,15 +116,13 @@ def channel_row(engine: Engine, channel: Channel) -> tuple[int, ...]:
     """The counters of a channel, as CHANNEL_COLUMNS names them.
 
     A channel numbers its deliveries and counts those of its consumers; what is neither a get nor
-    went to a consumer without acknowledgement was delivered with one. All that is settled counts
-    as acknowledged here: how each delivery was settled is known to its queue only.
+    went to a consumer without acknowledgement was delivered with one.
     """
     got, got_no_ack, got_empty = engine.totals.gets.get(channel, (0, 0, 0))
     total = channel.deliveries.last_tag
     no_ack = sum(consumer.delivered for consumer in channel.consumers.values() if consumer.no_ack)
     delivered = max(0, total - no_ack - got - got_no_ack)
     confirmed = channel.confirms.told if channel.confirms is not None else 0
-    acked = max(0, delivered + got - channel.deliveries.live)
     return (
         channel.published,
         confirmed,
@@ -130,9 +131,15 @@ def channel_row(engine: Engine, channel: Channel) -> tuple[int, ...]:
         got,
         got_no_ack,
         got_empty,
-        acked,
+        channel.acked,
         total,
+        channel.redelivered,
     )
+
+
+def exchange_row(exchange: Exchange) -> tuple[int, ...]:
+    """The counters of an exchange, as EXCHANGE_COLUMNS names them."""
+    return exchange.counts.received, exchange.counts.routed
 
 
 class Sampler:
@@ -183,6 +190,9 @@ class Sampler:
                 row = queue_row(queue)
                 self._note(kept, queue, now_ms, row, rows_max)
                 _add_queue(total, row)
+                await pace.rest()
+            for exchange in list(vhost.exchanges.values()):
+                self._note(kept, exchange, now_ms, exchange_row(exchange), rows_max)
                 await pace.rest()
         for connection in list(self._engine.connections):
             total = sums.setdefault(connection.vhost.name, Counter())
@@ -301,6 +311,7 @@ async def sum_totals(engine: Engine, vhosts: Sequence[str] | None) -> Counter[st
             total["publish"] += channel.published
             if channel.confirms is not None:
                 total["confirm"] += channel.confirms.told
+                total["received_confirm"] += channel.confirms.last
             await pace.rest()
     for octets, column in (
         (engine.totals.recv_bytes, "recv_oct"),

@@ -28,11 +28,19 @@ from warren.management import (
     remote_queues,
     routes_access,
     routes_cluster,
+    routes_cursors,
     routes_declare,
+    routes_messages,
+    routes_mirrors,
     routes_node,
     routes_objects,
     routes_own,
     routes_policies,
+    routes_rebalance,
+    routes_runtime,
+    routes_salvage,
+    routes_shovels,
+    routes_web_ui,
 )
 from warren.management.call import TRUSTED, Answer, Call, Reply, Route
 from warren.management.caller import Caller
@@ -42,6 +50,8 @@ from warren.management.errors import REFUSALS, ApiError, as_api_error, not_found
 from warren.management.listing import HEADERS, send_json
 from warren.management.openapi import describe
 from warren.management.peers import PeerAnswer, PeerRequest, Question
+from warren.management.sessions import TokenRefused
+from warren.management.web_ui import WebUi
 from warren.telemetry.log import logger
 
 
@@ -56,12 +66,25 @@ ROUTES: tuple[Route, ...] = (
     *routes_declare.ROUTES,
     *routes_access.ROUTES,
     *routes_policies.ROUTES,
+    *routes_messages.ROUTES,
+    *routes_shovels.ROUTES,
+    *routes_runtime.ROUTES,
     *routes_own.ROUTES,
+    *routes_mirrors.ROUTES,
+    *routes_rebalance.ROUTES,
+    *routes_salvage.ROUTES,
     *routes_cluster.ROUTES,
+    *routes_cursors.ROUTES,
+    *routes_web_ui.ROUTES,
     Route("GET", "/openapi.json", "open", get_openapi),
 )
 #: What only other nodes ask.
-PEER_ROUTES: tuple[Route, ...] = remote_queues.ROUTES
+PEER_ROUTES: tuple[Route, ...] = (
+    *remote_queues.ROUTES,
+    *routes_mirrors.PEER_ROUTES,
+    *routes_rebalance.PEER_ROUTES,
+    *routes_salvage.PEER_ROUTES,
+)
 REALM = 'Basic realm="RabbitMQ Management"'
 CSP = "script-src 'self'; object-src 'self'"
 #: Wrong passwords from one address before answers to it become slow, and how slow.
@@ -69,6 +92,8 @@ FREE_FAILURES, FAILURE_DELAY_S, FAILURE_DELAY_MAX_S = 5, 0.1, 2.0
 #: An address that has failed is forgotten after this time.
 FAILURES_KEPT_S = 300.0
 FAILURES_MAX = 10_000
+#: What other servers log for a client that did not wait for its answer.
+CLIENT_GONE = 499
 #: How long a stopping server waits for requests that are being answered.
 GOODBYE_S = 0.5
 
@@ -90,8 +115,10 @@ class Doorman:
         header = request.headers.get("Authorization")
         if header is None:
             raise ApiError(401, "", None)
-        name, password = _credentials(header)
         address = request.remote or ""
+        if header[:7].lower() == "bearer ":
+            return Caller(self._bearer(header[7:].strip(), address), directory)
+        name, password = _credentials(header)
         await self._slow_down(address)
         try:
             user = directory.authenticate(name, password, _is_loopback(address), "Basic")
@@ -101,6 +128,15 @@ class Doorman:
             raise ApiError(401, "not_authorized", "Login failed") from None
         self._failures.pop(address, None)
         return Caller(user, directory)
+
+    def _bearer(self, token: str, address: str) -> User:
+        """Whose session it is. A seal cannot be guessed, so nobody is slowed down for it."""
+        directory = self._context.engine.directory
+        try:
+            user = self._context.sessions.user(token, directory)
+            return directory.authenticate(user.name, None, _is_loopback(address), "Bearer")
+        except (TokenRefused, CredentialsRefused):
+            raise ApiError(401, "not_authorized", "Login failed") from None
 
     async def _slow_down(self, address: str) -> None:
         count, since_s = self._failures.get(address, (0, 0.0))
@@ -176,6 +212,7 @@ class ManagementServer:
         self.context = context
         self._routes = tuple(routes)
         self._doorman = Doorman(context)
+        self._web_ui = WebUi(context.settings.management)
         self._runners: list[web.AppRunner] = []
         self._socket_path: Path | None = None
 
@@ -190,6 +227,8 @@ class ManagementServer:
             return Call(self.context, caller, request, request.match_info)
 
         async def answer(request: web.Request) -> web.StreamResponse:
+            if route.method != "GET" and self._is_from_another_site(request):
+                return _refusal(ApiError(403, "forbidden", "Refused: sent by another web site"))
             return await self._guarded(request, route, admit)
 
         return answer
@@ -231,6 +270,9 @@ class ManagementServer:
             return _refusal(ApiError(413, "payload_too_large", "Payload too large"))
         except web.HTTPException:
             raise
+        except ConnectionResetError:
+            # Who asked has gone, as whoever listens to events does in the end; nobody reads this.
+            return web.Response(status=CLIENT_GONE)
         except Exception:  # noqa: BLE001 - one request that fails is no reason for another to
             logger("management").exception("a fault of ours: %s %s", route.method, request.path)
             return _refusal(ApiError(500, "internal_server_error", "a fault of the broker"))
@@ -283,6 +325,8 @@ class ManagementServer:
                 app.router.add_route(route.method, self._prefix + path, handler)
                 if route.method == "GET":
                     app.router.add_route("HEAD", self._prefix + path, handler)
+        if not trusted:
+            self._web_ui.add_routes(app, self._prefix.removesuffix("/api"))
         app.router.add_route("OPTIONS", "/{rest:.*}", self._preflight)
         app.router.add_route("*", "/{rest:.*}", self._unknown)
         app.on_response_prepare.append(self._add_headers)
@@ -304,6 +348,20 @@ class ManagementServer:
     def _allows(self, origin: str) -> bool:
         allowed = self.context.settings.management.cors_allow_origins
         return bool(origin) and ("*" in allowed or origin in allowed)
+
+    def _is_from_another_site(self, request: web.Request) -> bool:
+        """Whether a page of somebody else's made a browser send this.
+
+        Browsers remember names and passwords and add them to what any page sends here.
+        """
+        origin = request.headers.get("Origin", "")
+        if self._allows(origin):
+            return False
+        site = request.headers.get("Sec-Fetch-Site")
+        if site is not None:
+            return site not in {"same-origin", "none"}
+        # Old browsers; others than browsers send no origin.
+        return bool(origin) and origin.partition("://")[2] != request.headers.get("Host", "")
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         settings = self.context.settings.management

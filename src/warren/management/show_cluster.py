@@ -33,6 +33,16 @@ def add_overview(shown: Shown, other: Shown) -> None:
         shown[part] = [*shown[part], *other.get(part, [])]
 
 
+def add_vhost(shown: Shown, other: Shown) -> None:
+    """Add what another node counts of a virtual host."""
+    shown["cluster_state"] = {**shown["cluster_state"], **other.get("cluster_state", {})}
+    _add(shown["message_stats"], other.get("message_stats", {}))
+    # What is counted has a rate beside it; all else is the same on all nodes.
+    counted = [name for name in shown if f"{name}_details" in shown]
+    both = [*counted, *(f"{name}_details" for name in counted)]
+    _add(shown, {name: other[name] for name in both if name in other})
+
+
 def _add(shown: Shown, other: Shown) -> None:
     for name, value in other.items():
         if name.endswith("_details"):

@@ -59,7 +59,7 @@ def show_connection(context: Context, connection: Connection, spans: Spans = NO_
         "recv_oct_details": gauge.details(CONNECTION_COLUMNS.index("recv_oct")),
         "reductions": 0,
         "reductions_details": NO_RATE,
-        "send_cnt": 0,
+        "send_cnt": connection.outlet.frames_out,
         "send_oct": sent,
         "send_oct_details": gauge.details(CONNECTION_COLUMNS.index("send_oct")),
         "send_pend": connection.outlet.pending_bytes,
@@ -140,7 +140,7 @@ def _message_stats(context: Context, channel: Channel, spans: Spans) -> Shown:
         stats[name] = row[column]
         stats[f"{name}_details"] = gauge.details(column)
     # Counted for the whole virtual host only.
-    for name in ("drop_unroutable", "redeliver", "return_unroutable"):
+    for name in ("drop_unroutable", "return_unroutable"):
         stats[name] = 0
         stats[f"{name}_details"] = NO_RATE
     return stats

@@ -179,7 +179,7 @@ def show_node(context: Context, spans: Spans = NO_SPANS) -> Shown:
         "sockets_total": files_max,
         "mem_limit": context.memory_limit_bytes or int(settings.memory.limit_bytes(_memory())),
         "mem_alarm": "memory" in engine.alarms,
-        "disk_free_limit": settings.disk.free_limit_bytes,
+        "disk_free_limit": context.disk_limit_bytes,
         "disk_free_alarm": "disk" in engine.alarms,
         "proc_total": 1,
         "rates_mode": settings.management.rates_mode,

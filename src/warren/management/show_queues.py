@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from warren.gateway.lending import RemoteConsumer
 from warren.management.context import Context
 from warren.management.encode import table
+from warren.management.mirrors import mirror_fields
 from warren.management.sampler import QUEUE_COLUMNS, queue_row
 from warren.management.samples import NO_RATE, Span
 from warren.model.policy import merge
+from warren.queue.picking import persistent
 from warren.session.channel import Consumer
 
 if TYPE_CHECKING:
@@ -91,6 +93,7 @@ def show_queue(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS) -> S
     lengths = gauge if spans.lengths is None else context.sampler.gauge(queue, spans.lengths)
     messages, ready, unacked = row[_ALL], row[_READY], row[_UNACKED]
     ready_bytes, all_bytes = queue.ready_bytes, queue.total_bytes
+    kept, kept_bytes = (0, 0) if queue.is_remote else persistent(queue)
     policy, operator_policy = queue.policy, queue.operator_policy
     declaration = queue.declaration
     exclusive_consumer, active = queue.exclusive_consumer, queue.active
@@ -111,7 +114,7 @@ def show_queue(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS) -> S
         "memory": QUEUE_BYTES + all_bytes + MESSAGE_BYTES * messages,
         "message_bytes": all_bytes,
         "message_bytes_paged_out": 0,
-        "message_bytes_persistent": 0,
+        "message_bytes_persistent": kept_bytes,
         "message_bytes_ram": all_bytes,
         "message_bytes_ready": ready_bytes,
         "message_bytes_unacknowledged": all_bytes - ready_bytes,
@@ -119,7 +122,7 @@ def show_queue(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS) -> S
         "messages": messages,
         "messages_details": lengths.details(_ALL),
         "messages_paged_out": 0,
-        "messages_persistent": 0,
+        "messages_persistent": kept,
         "messages_ram": messages,
         "messages_ready": ready,
         "messages_ready_details": lengths.details(_READY),
@@ -131,13 +134,13 @@ def show_queue(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS) -> S
         "node": queue.home or context.node_name,
         "operator_policy": operator_policy.name if operator_policy is not None else None,
         "policy": policy.name if policy is not None else None,
-        "recoverable_slaves": None,
         "reductions": 0,
         "reductions_details": NO_RATE,
         "single_active_consumer_tag": _tag(active) if queue.single_active else None,
         "state": "running" if queue.absence is None else "down",
         "type": "classic",
         "vhost": queue.vhost.name,
+        **mirror_fields(context.engine, queue),
     }
     since_ms = context.sampler.idle_since_ms(queue)
     if since_ms is not None:

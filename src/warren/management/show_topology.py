@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from warren.management.context import Context
 from warren.management.encode import table
-from warren.management.sampler import TOTAL_COLUMNS
+from warren.management.sampler import EXCHANGE_COLUMNS, TOTAL_COLUMNS, exchange_row
 from warren.management.show_queues import NO_SPANS, Spans
 from warren.model.policy import Policy, match
 
@@ -38,13 +38,23 @@ _LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
 _OCTETS = ("recv_oct", "send_oct")
 
 
-def show_exchange(vhost: VHost, exchange: Exchange) -> Shown:
-    """An exchange in a list. What goes through it is not counted."""
+def show_exchange(
+    context: Context, vhost: VHost, exchange: Exchange, spans: Spans = NO_SPANS
+) -> Shown:
+    """An exchange in a list."""
+    gauge = context.sampler.gauge(exchange, spans.messages)
+    stats: Shown = {}
+    for column, (name, value) in enumerate(
+        zip(EXCHANGE_COLUMNS, exchange_row(exchange), strict=True)
+    ):
+        stats[name] = value
+        stats[f"{name}_details"] = gauge.details(column)
     shown: Shown = {
         "arguments": table(exchange.arguments),
         "auto_delete": exchange.auto_delete,
         "durable": exchange.durable,
         "internal": exchange.internal,
+        "message_stats": stats,
         "name": exchange.name,
         "type": exchange.type,
         "user_who_performed_action": exchange.made_by,

@@ -10,6 +10,10 @@ cdef enum:
     BAD_EXPIRATION = 32   # expiration is not a decimal number of milliseconds
 
 
+cdef enum:
+    PERSISTENT = 2        # delivery_mode of a message that is to survive a restart
+
+
 cdef class Address:
     cdef readonly bytes exchange
     cdef readonly bytes routing_key

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from warren.base.text import PatternError, compile_pattern, erlang_term
 from warren.model.policy_keys import (
+    HA_KEYS,
     OPERATOR_KEYS,
     VALIDATORS,
     PolicyError,
@@ -197,6 +198,19 @@ class EffectiveArguments:
     queue_master_locator: str | None = None
     #: The mirroring part of the effective policy (`ha-*`), untouched; arguments cannot set it.
     mirroring: Mapping[str, object] = field(default_factory=dict)
+    #: None: no mirrors. With `exactly` the number of replicas, with `nodes` their names.
+    ha_mode: str | None = None
+    ha_params: int | tuple[str, ...] | None = None
+    ha_sync_mode: str = "manual"
+    #: Messages in one piece of a copy.
+    ha_sync_batch_size: int = 4096
+    ha_sync_strategy: str = "incremental"
+    ha_promote_on_shutdown: str = "when-synced"
+    ha_promote_on_failure: str = "when-synced"
+    ha_min_in_sync: int = 1
+    #: Milliseconds without progress after which a mirror counts as out of sync.
+    ha_max_lag: int = 5_000
+    ha_deliver: str = "committed"
 
 
 def effective_queue_arguments(arguments: Definition, effective: Definition) -> EffectiveArguments:
@@ -220,8 +234,20 @@ def effective_queue_arguments(arguments: Definition, effective: Definition) -> E
         queue_version=resolve.integer("queue-version") or 1,
         queue_master_locator=resolve.text("queue-master-locator")
         or resolve.text("queue-leader-locator"),
-        mirroring={key: value for key, value in effective.items() if key.startswith("ha-")},
+        **_mirroring(effective),
     )
+
+
+def _mirroring(effective: Definition) -> dict[str, Any]:
+    """The fields about mirrors. A sole `ha-` key of an operator policy mirrors nothing."""
+    given = {key: value for key, value in effective.items() if key.startswith("ha-")}
+    if "ha-mode" not in given:
+        return {"mirroring": given}
+    fields = {key.replace("-", "_"): value for key, value in given.items() if key in HA_KEYS}
+    params = given.get("ha-params")
+    if isinstance(params, list):
+        fields["ha_params"] = tuple(dict.fromkeys(params))
+    return {"mirroring": given, **fields}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,21 @@ from collections.abc import Callable, Mapping
 from warren.base.text import erlang_term
 
 HA_MODES = ("all", "exactly", "nodes")
+#: Beyond these names nothing begins with `ha-`.
+HA_KEYS = frozenset(
+    {
+        "ha-mode",
+        "ha-params",
+        "ha-sync-mode",
+        "ha-sync-batch-size",
+        "ha-sync-strategy",
+        "ha-promote-on-shutdown",
+        "ha-promote-on-failure",
+        "ha-min-in-sync",
+        "ha-max-lag",
+        "ha-deliver",
+    }
+)
 QUEUE_MASTER_LOCATORS = ("client-local", "min-masters", "random", "balanced")
 OVERFLOW_VALUES = ("drop-head", "reject-publish", "reject-publish-dlx")
 QUEUE_MODES = ("default", "lazy")
@@ -85,7 +100,19 @@ def _sync_mode(key: str, value: object) -> None:
         raise PolicyError(f'{key} must be "manual" or "automatic", got {erlang_term(value)}')
 
 
-def _sync_batch_size(key: str, value: object) -> None:
+def _sync_strategy(key: str, value: object) -> None:
+    if value not in ("full", "incremental", "event"):
+        raise PolicyError(
+            f'{key} must be "full", "incremental" or "event", got {erlang_term(value)}'
+        )
+
+
+def _deliver(key: str, value: object) -> None:
+    if value not in ("committed", "eager"):
+        raise PolicyError(f'{key} must be "committed" or "eager", got {erlang_term(value)}')
+
+
+def _positive(key: str, value: object) -> None:
     if not (isinstance(value, int) and is_integer(value) and value > 0):
         given = erlang_term(value)
         raise PolicyError(f"{key} takes an integer greater than 0, {given} given")
@@ -106,12 +133,16 @@ VALIDATORS: Mapping[str, Validator] = {
     "expires": _integer_from(1, "queue expiry"),
     "federation-upstream": _text("federation upstream name"),
     "federation-upstream-set": _text("federation upstream set name"),
+    "ha-deliver": _deliver,
+    "ha-max-lag": _positive,
+    "ha-min-in-sync": _positive,
     "ha-mode": _judged_with_ha_mode,
     "ha-params": _judged_with_ha_mode,
     "ha-promote-on-failure": _promote,
     "ha-promote-on-shutdown": _promote,
-    "ha-sync-batch-size": _sync_batch_size,
+    "ha-sync-batch-size": _positive,
     "ha-sync-mode": _sync_mode,
+    "ha-sync-strategy": _sync_strategy,
     "max-in-memory-bytes": _integer_from(0, "maximum memory in bytes"),
     "max-in-memory-length": _integer_from(0, "maximum memory in bytes"),
     "max-length": _integer_from(0, "maximum length"),

@@ -27,14 +27,32 @@ cdef class PublisherPort:
     cdef int parts_over(self) except -1
 
 
+cdef enum:
+    TIME_BUCKETS = 17
+
+
+# How long something took, by how often: counts up to each of `TIME_BOUNDS_US`, and beyond.
+cdef class Times:
+    cdef uint64_t counts[TIME_BUCKETS + 1]
+    cdef readonly uint64_t total_us
+    cdef void note(self, int64_t took_us, uint64_t count) noexcept
+
+
+ctypedef int64_t (*ReadClock)() noexcept
+
+
 cdef class TurnClock:
     cdef public int64_t now_ms
+    cdef public int64_t now_us     # the same, finer
+    cdef ReadClock read_us         # NULL: nobody has given it a clock, the turn's time is all
+    cdef readonly Times confirm_times   # from publish to confirm
     # Who publishes at this moment, and under which number: for queues that answer later.
     cdef public PublisherPort publisher
     cdef public uint64_t publish_tag
     cdef public uint64_t parts   # answers that are still to come for that publish
     cdef list ending             # sinks that have gathered something to be sent in this turn
     cdef int end_all(self) except -1
+    cdef int64_t present_us(self) noexcept
 
 
 cdef class ConsumerPort:
@@ -47,14 +65,36 @@ cdef class ConsumerPort:
     cdef int activity_changed(self, bint active) except -1
 
 
+cdef class MirrorPort:
+    cdef readonly uint64_t commit_index   # the newest operation that all replicas in sync have
+    cdef readonly bint acts               # this node is the master and serves
+    cdef readonly bint congested          # too much is on its way round the ring
+    cdef public bint paused               # nothing is delivered: another is to be the master
+    cdef uint64_t gateway                 # who has sent the publish that is being taken ...
+    cdef uint64_t sequence                # ... and under which number; 0: a client of this node
+    cdef int published(self, Message message, uint64_t slot, int64_t wall_ms, bint opened) except -1
+    cdef int gone(self, Run* runs, size_t count) except -1
+    cdef int said(self, int kind, uint64_t slot) except -1
+    cdef int end_turn(self) except -1
+    cdef int replay(self, int kind, int how, uint64_t epoch, uint64_t index,
+                    const uint8_t* data, size_t n) except -1
+    cdef int replay_publish(self, uint64_t epoch, uint64_t index, uint64_t slot, int64_t wall_ms,
+                            uint32_t flags, uint64_t gateway, uint64_t sequence, uint64_t place,
+                            uint32_t body_len) except -1
+    cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0
+
+
 cdef class QueuePort:
-    cdef readonly bint far         # on another node: it answers publishes later
+    cdef readonly MirrorPort mirror   # None: it has no other replicas, and never had
+    cdef readonly bint far         # on other nodes, too: it answers publishes later
     cdef readonly bint congested   # publishers should hold back a moment: consumers are draining it
     cdef public uint32_t queue_id  # its number in the log; 0: none, nothing of it is kept on disk
     cdef public bint durable       # its persistent messages survive a restart
     cdef public uint64_t epoch     # of its view; 0 outside a ring
     cdef public uint64_t operations  # of it in the log: the index of the newest one
     cdef int publish(self, Message message, int64_t now_ms) except -1
+    cdef int publish_from(self, Message message, int64_t now_ms, uint64_t gateway,
+                          uint64_t sequence) except -1
     cdef int ack(self, uint64_t slot) except -1
     cdef int reject(self, uint64_t slot) except -1
     cdef int requeue(self, uint64_t slot) except -1
@@ -69,6 +109,7 @@ cdef class QueuePort:
     cdef int restore_gone(self, uint64_t first, uint64_t count) except -1
     cdef int restore_returned(self, uint64_t slot) except -1
     cdef int restore_opened(self, uint64_t slot) except -1
+    cdef int restore_cursor(self, bytes operation) except -1
     cdef bint move(self, uint64_t slot, uint64_t from_place, Message message) except -1
     cdef bint holds(self, uint64_t slot, uint64_t place) except -1
     cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0
@@ -84,12 +125,13 @@ cdef class JournalPort:
     cdef readonly bint behind            # the disk does not keep up: publishers should hold back
     cdef readonly bint staged            # queues have staged a message that is not committed yet
     cdef int stage(self, QueuePort queue, uint64_t slot, int64_t expires_ms,
-                   bint opened) except -1
+                   int how) except -1
     cdef int commit(self, Message message) except -1
     cdef int note_gone(self, QueuePort queue) except -1
     cdef int gone(self, QueuePort queue, Run* runs, size_t count) except -1
     cdef int returned(self, QueuePort queue, uint64_t slot) except -1
     cdef uint64_t open_up(self, QueuePort queue, uint64_t slot) except 0
+    cdef uint64_t cursor(self, QueuePort queue, bytes operation) except 0
     cdef void release(self, uint64_t place, uint32_t size, bint kept) noexcept
     cdef bint retain(self, uint64_t place, uint32_t size) noexcept
     cdef int place_aside(self, QueuePort queue, Message message) except -1
@@ -103,6 +145,7 @@ cdef class JournalPort:
     cdef int64_t to_wall(self, int64_t expires_ms) noexcept
     cdef int64_t from_wall(self, int64_t wall_ms) noexcept
     cdef int end_turn(self) except -1
+    cdef int rings(self, MirrorPort mirror) except -1
 
 
 cdef class QueueEffects:
@@ -146,7 +189,14 @@ cdef class PeerPort:
     cdef size_t pending(self) noexcept
 
 
+# What has been published to an exchange, and how many queues that went to.
+cdef class PublishCounts:
+    cdef public uint64_t received
+    cdef public uint64_t routed
+
+
 cdef class Route:
+    cdef readonly PublishCounts counts   # of its exchange
     cdef readonly Address address
     cdef readonly tuple queues
     cdef public bint valid

@@ -1,11 +1,20 @@
+from collections.abc import Callable
 from typing import Any
 
 from warren.model.message import Address
 
 class PublisherPort: ...
 
+TIME_BOUNDS_US: tuple[int, ...]
+
+class Times:
+    total_us: int
+    def buckets(self) -> list[int]: ...
+
 class TurnClock:
     now_ms: int
+    now_us: int
+    confirm_times: Times
     publisher: PublisherPort | None
     publish_tag: int
     parts: int
@@ -16,13 +25,23 @@ class ConsumerPort:
     no_ack: bool
     available: bool
 
+class MirrorPort:
+    commit_index: int
+    acts: bool
+    paused: bool
+    congested: bool
+    def change_cursors(self, operation: bytes) -> int: ...
+    def when_committed(self, index: int, action: Callable[[], object]) -> None: ...
+
 class QueuePort:
+    mirror: MirrorPort | None
     far: bool
     congested: bool
     queue_id: int
     durable: bool
     epoch: int
     operations: int
+    def check_drained(self) -> None: ...
 
 class JournalPort:
     persisted: int
@@ -50,7 +69,12 @@ class PeerPort:
     sink: FrameSink
     def send(self, kind: int, payload: bytes) -> None: ...
 
+class PublishCounts:
+    received: int
+    routed: int
+
 class Route:
+    counts: PublishCounts
     address: Address
     queues: tuple[Any, ...]
     valid: bool

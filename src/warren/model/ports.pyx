@@ -18,11 +18,45 @@ cdef class PublisherPort:
         return 0
 
 
+cdef int64_t[TIME_BUCKETS] BOUNDS_US = [
+    50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000,
+    1000000, 2000000, 5000000, 10000000,
+]
+TIME_BOUNDS_US = tuple(BOUNDS_US)
+
+
+cdef class Times:
+    """A histogram: noted once for all that took equally long."""
+
+    cdef void note(self, int64_t took_us, uint64_t count) noexcept:
+        cdef int i = 0
+        if took_us < 0:
+            took_us = 0
+        while i < TIME_BUCKETS and took_us > BOUNDS_US[i]:
+            i += 1
+        self.counts[i] += count
+        self.total_us += <uint64_t>took_us * count
+
+    def buckets(self):
+        """How many took no longer than each of `TIME_BOUNDS_US`, and last how many there are."""
+        found = []
+        so_far = 0
+        for i in range(TIME_BUCKETS + 1):
+            so_far += self.counts[i]
+            found.append(so_far)
+        return found
+
+
 cdef class TurnClock:
     """The time of the turn that is going on, shared by all who need it: set once, read often."""
 
     def __cinit__(self):
         self.ending = []
+        self.confirm_times = Times()
+
+    cdef int64_t present_us(self) noexcept:
+        """The time now, not when the turn began."""
+        return self.now_us if self.read_us is NULL else self.read_us()
 
     cdef int end_all(self) except -1:
         cdef FrameSink sink
@@ -54,11 +88,60 @@ cdef class ConsumerPort:
         return 0
 
 
+cdef class MirrorPort:
+    """Where a mirrored queue's operations go on to its other replicas.
+
+    The journal tells it what it has written, right after.
+    """
+
+    cdef int published(self, Message message, uint64_t slot, int64_t wall_ms,
+                       bint opened) except -1:
+        return 0
+
+    cdef int gone(self, Run* runs, size_t count) except -1:
+        return 0
+
+    cdef int said(self, int kind, uint64_t slot) except -1:
+        return 0
+
+    cdef int end_turn(self) except -1:
+        """The operations of the turn are complete."""
+        return 0
+
+    cdef int replay(self, int kind, int how, uint64_t epoch, uint64_t index,
+                    const uint8_t* data, size_t n) except -1:
+        """At the start: a record of the log about the queue."""
+        return 0
+
+    cdef int replay_publish(self, uint64_t epoch, uint64_t index, uint64_t slot, int64_t wall_ms,
+                            uint32_t flags, uint64_t gateway, uint64_t sequence, uint64_t place,
+                            uint32_t body_len) except -1:
+        """... and a message; 0 when it is not needed."""
+        return 0
+
+    cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0:
+        """... and that one was moved; where it stood before, 0 when it is not held."""
+        return 0
+
+    def change_cursors(self, bytes operation not None):
+        """An operation of the queue's cursors, done when all replicas have it; its index."""
+        raise NotImplementedError
+
+    def when_committed(self, uint64_t index, action):
+        """Call when all replicas have an operation, or this one is the master no more."""
+        raise NotImplementedError
+
+
 cdef class QueuePort:
     """Where a session puts publishes and settlements: implemented by the queue."""
 
     cdef int publish(self, Message message, int64_t now_ms) except -1:
         raise NotImplementedError
+
+    cdef int publish_from(self, Message message, int64_t now_ms, uint64_t gateway,
+                          uint64_t sequence) except -1:
+        """The publish of that number by a gateway; one that a mirrored queue has had is dropped."""
+        return self.publish(message, now_ms)
 
     cdef int ack(self, uint64_t slot) except -1:
         raise NotImplementedError
@@ -103,6 +186,13 @@ cdef class QueuePort:
         """... and all before this one may have been delivered."""
         return 0
 
+    cdef int restore_cursor(self, bytes operation) except -1:
+        """... and an operation of its cursors."""
+        return 0
+
+    def check_drained(self):
+        """Raises AccessRefused when a cursor is the queue's consumer, and there may be no other."""
+
     cdef bint move(self, uint64_t slot, uint64_t from_place, Message message) except -1:
         """The message has a new place in the log; False when the queue does not hold it."""
         return False
@@ -127,7 +217,7 @@ cdef class JournalPort:
         self.confirming = []
 
     cdef int stage(self, QueuePort queue, uint64_t slot, int64_t expires_ms,
-                   bint opened) except -1:
+                   int how) except -1:
         return 0
 
     cdef int commit(self, Message message) except -1:
@@ -145,6 +235,10 @@ cdef class JournalPort:
 
     cdef uint64_t open_up(self, QueuePort queue, uint64_t slot) except 0:
         """All before the slot may be delivered once the record returned is on the disk."""
+        raise NotImplementedError
+
+    cdef uint64_t cursor(self, QueuePort queue, bytes operation) except 0:
+        """An operation of the queue's cursors; its record."""
         raise NotImplementedError
 
     cdef void release(self, uint64_t place, uint32_t size, bint kept) noexcept:
@@ -187,6 +281,10 @@ cdef class JournalPort:
         return wall_ms
 
     cdef int end_turn(self) except -1:
+        return 0
+
+    cdef int rings(self, MirrorPort mirror) except -1:
+        """Call its `end_turn` at the end of this turn."""
         return 0
 
 
@@ -284,6 +382,10 @@ cdef class PeerPort:
         self.commit(len(payload))
 
 
+cdef class PublishCounts:
+    """How much has gone through an exchange; each of its routes counts here."""
+
+
 cdef class Route:
     """The queues of one (exchange, routing key), remembered until a binding changes.
 
@@ -294,6 +396,7 @@ cdef class Route:
     def __init__(self, Address address not None, exchange, tuple queues not None, bint plain):
         self.address = address
         self.exchange = exchange
+        self.counts = getattr(exchange, "counts", None) or PublishCounts()
         self.queues = queues
         self.plain = plain
         for queue in queues:

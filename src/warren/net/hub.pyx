@@ -14,6 +14,12 @@ cdef enum:
     READ_BYTES = 262144
 
 
+cdef int64_t read_us() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
+
+
 @cython.final
 cdef class Hub:
     """See the module's text."""
@@ -26,6 +32,7 @@ cdef class Hub:
         if self.buffer is NULL:
             raise MemoryError()
         self.turn = engine.turn
+        self.turn.read_us = read_us
         self.journal = engine.journal
         self.effects = engine.effects
         self.dirty = []
@@ -50,6 +57,7 @@ cdef class Hub:
     cdef int64_t now_ms(self) noexcept:
         cdef timespec now
         clock_gettime(CLOCK_MONOTONIC, &now)
+        self.turn.now_us = <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
         return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
     cdef int note_dirty(self, object link) except -1:

@@ -20,7 +20,7 @@ from warren.cluster import member_effects as effects
 from warren.cluster.founding import cluster_id_of, founded_by, founded_with
 from warren.cluster.member import Member
 from warren.cluster.member_settings import MemberSettings
-from warren.cluster.raft.effects import Persist
+from warren.cluster.raft.effects import Persist, Role
 from warren.cluster.raft.types import Stored
 from warren.cluster.raft_storage import RaftStorageError
 from warren.model.errand import Errand
@@ -30,7 +30,7 @@ from warren.node.raft_disk import RaftDisk
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
-    from warren.cluster.metadata import Node
+    from warren.cluster.metadata import Node, ViewCommand
     from warren.node.failure import Failure
 
 #: How long a stopping leader waits for another one, in seconds.
@@ -74,12 +74,28 @@ class Definitions(Protocol):
         """A node came, went or returned, by the entry at `change.index`."""
         ...
 
+    def views_changed(self, change: effects.ViewsChanged) -> None:
+        """Who holds some queues is another by the entry at `change.index`."""
+        ...
+
+    def reached(self, index: int) -> None:
+        """All entries up to this one are carried out, those that change no definition as well."""
+        ...
+
+    def leads_changed(self, leads: bool) -> None:
+        """Whether this node leads the agreement, and has to look after what nobody asked for."""
+        ...
+
     def ready_changed(self, ready: bool) -> None:
         """Whether clients may be served."""
         ...
 
     def cluster_known(self, cluster_id: str) -> None:
         """The id of the cluster, also for one who has joined it."""
+        ...
+
+    def happened(self, event: str, **details: object) -> None:
+        """Something that operators look for."""
         ...
 
 
@@ -173,6 +189,7 @@ class Agreement:
             Persist: self._disk.write,
             effects.RestoreDefinitions: lambda it: definitions.restore(it.index, it.image),
             effects.NodesChanged: self._nodes_changed,
+            effects.ViewsChanged: definitions.views_changed,
             effects.ProposalDone: self._done,
             effects.ProposalFailed: self._failed,
             effects.LeaderChanged: self._leader_changed,
@@ -216,9 +233,14 @@ class Agreement:
             await self._disk.close()
 
     async def retire(self) -> None:
-        """As `stop`, while the links stay: the others are told that this node counts as down."""
+        """As `stop`; and the others are told that this node counts as down."""
+        has_failed = self._is_over
         await self.stop()
-        self.is_retired = True
+        if self._in_turn is not None and not has_failed:
+            self.is_retired = True
+            self._in_turn(self._tell_all_retired)
+
+    def _tell_all_retired(self) -> None:
         for name in self.member.raft.membership.nodes:
             self.tell_retired(name)
 
@@ -277,6 +299,14 @@ class Agreement:
         """Have a change applied on every living node; the errand ends with its index."""
         return self._errand(self.member.propose(change))
 
+    def change_view(self, command: ViewCommand) -> Errand:
+        """Have a view made or changed; the errand ends when all that live have applied it."""
+        return self._errand(self.member.change_view(command))
+
+    def everywhere(self) -> Errand:
+        """Ends when all that live have applied what this node has applied now."""
+        return self._errand(self.member.everywhere())
+
     def forget(self, node: str) -> Errand:
         """Let a node that is down go for ever."""
         return self._errand(self.member.forget(node))
@@ -295,12 +325,14 @@ class Agreement:
     def on_up(self, peer: str, incarnation: int) -> None:
         """There is a link."""
         if not self._is_over:
+            self._definitions.happened("link.up", node=peer)
             self.member.peer_up(peer, incarnation)
             self._wake()
 
     def on_down(self, peer: str) -> None:
         """The link is gone."""
         if not self._is_over:
+            self._definitions.happened("link.down", node=peer)
             self.member.peer_down(peer)
             self._wake()
 
@@ -340,6 +372,7 @@ class Agreement:
         while not self._is_over:
             taken = self.member.take_effects()
             if not taken:
+                self._definitions.reached(self.member.applied_index)
                 return
             # Definitions that come one after the other are put in place together.
             for kind, same in groupby(taken, type):
@@ -396,6 +429,7 @@ class Agreement:
     def _nodes_changed(self, effect: effects.NodesChanged) -> None:
         if effect.node:
             self._log.info("node %s is %s", effect.node, effect.what.value)
+            self._definitions.happened(f"node.{effect.what.value}", node=effect.node)
         self._definitions.nodes_changed(effect)
 
     def _cluster_known(self, effect: effects.ClusterKnown) -> None:
@@ -405,12 +439,15 @@ class Agreement:
     def _leader_changed(self, effect: effects.LeaderChanged) -> None:
         if effect.leader is not None:
             self._log.info("%s leads the agreement in term %d", effect.leader, effect.term)
+            self._definitions.happened("cluster.leader", node=effect.leader, term=effect.term)
+        self._definitions.leads_changed(effect.role is Role.LEADER)
 
     def _ready_changed(self, effect: effects.ReadyChanged) -> None:
         if effect.ready:
             self._ready.set()
         else:
             self._ready.clear()
+        self._definitions.happened("cluster.ready" if effect.ready else "cluster.no_majority")
         self._definitions.ready_changed(effect.ready)
 
     def _snapshot(self, effect: effects.SnapshotNeeded) -> None:

@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import warren
+from warren.node.notify import notify
+from warren.node.pipeline_cli import pipeline
+from warren.node.shovel_cli import shovel
+from warren.node.showcase.cli import showcase
 from warren.node.try_out_cli import cluster
 
 if TYPE_CHECKING:
@@ -236,7 +240,9 @@ def _run(
         if url:
             _tell_ready(ready_fd, url)
             again.has_told_ready = True
+        notify("READY=1")
         await _first(stopping.wait(), node.failure.wait())
+        notify("STOPPING=1")
         if node.failure.error is None:
             await node.stop()
         if node.failure.error is not None:
@@ -366,6 +372,9 @@ def _kept_pid_file(path: Path | None) -> Iterator[None]:
 
 
 main.add_command(cluster)
+main.add_command(pipeline)
+main.add_command(shovel)
+main.add_command(showcase)
 
 if __name__ == "__main__":
     main()

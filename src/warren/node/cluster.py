@@ -10,11 +10,17 @@ import asyncio
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from warren.cluster import control_frames
-from warren.cluster.member_effects import ApplyDefinition, Change, NodesChanged, Why
+from warren.cluster.member_effects import (
+    ApplyDefinition,
+    Change,
+    NodesChanged,
+    ViewsChanged,
+    Why,
+)
 from warren.config.cluster import effective_partition_handling, link_endpoint
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
@@ -34,11 +40,15 @@ from warren.node.link_addresses import LinkAddresses
 from warren.node.peer_alarms import ALARMS, PeerAlarms
 from warren.node.peer_facts import FACTS, NodeFacts, PeerFacts
 from warren.node.peer_questions import ANSWER, ASK, PeerQuestions
+from warren.node.placing import Placing
+from warren.node.rings import Rings
+from warren.node.views import QueueViews
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
     from warren.config.settings import Endpoint
     from warren.engine.engine import Engine
+    from warren.engine.ring_sink import RingSink
     from warren.gateway.gateway import Gateway
     from warren.gateway.home import HomeEnd
     from warren.net.hub import Hub
@@ -48,6 +58,8 @@ if TYPE_CHECKING:
 
 #: How often the node looks at what its links heard, in seconds.
 LOOK_S = 0.25
+#: How long whoever has a node forgotten waits at most until all others know of it.
+KNOWN_S = 5.0
 
 
 class NodeCluster(PeerOwner):
@@ -59,11 +71,14 @@ class NodeCluster(PeerOwner):
         self.log = logger("cluster")
         self.homes = Homes(node.engine, random.Random().randrange)
         node.engine.cluster = self.homes
+        self.rings = Rings(node, lambda: self.links, lambda it: self._agreement().change_view(it))
         self.agreement: Agreement | None = None
         self.links: PeerNetwork | None = None
         self.alarms = PeerAlarms(node.engine, self._sender(ALARMS))
         self.facts = PeerFacts(self._own_facts, self._sender(FACTS))
         self.questions = PeerQuestions(self._send, self._who_can_be_asked)
+        self.queue_views = QueueViews(node.engine, lambda: self._agreement().everywhere())
+        self.placement = Placing(self.queue_views, self._agreement, self.questions, node)
         self.addresses = LinkAddresses(node.settings, node.name, node.data_dir)
         #: What this start is to be, by an operator's word.
         self._plan = plan
@@ -103,8 +118,15 @@ class NodeCluster(PeerOwner):
             seeds=joins,
             definitions=b"" if self._keeper.is_empty else self._keeper.snapshot(),
             data_dir=self._node.data_dir,
+            fresh=self.rings.are_damaged,
         )
+        self.queue_views.learn()
         self.agreement = Agreement(config, self, self._keeper.applied)
+        self.rings.start(self.agreement.incarnation)
+
+    def _agreement(self) -> Agreement:
+        assert self.agreement is not None
+        return self.agreement
 
     def _preferred(self) -> tuple[str, ...]:
         """With `pause_if_all_down` the nodes that it lists decide: where they are, work goes on."""
@@ -160,12 +182,14 @@ class NodeCluster(PeerOwner):
 
     async def stop(self) -> None:
         """Leave the others; they are told by the closing of the links."""
+        await self.rings.hand_over()
         self._stop_looking()
         self.questions.stop()
         if self._opening is not None:
             self._opening.cancel()
         if self.agreement is not None:
-            await self.agreement.stop()
+            # It is down because it was told to, which is another thing than a failure.
+            await self.agreement.retire()
         if self.links is not None:
             self.links.close()
 
@@ -178,8 +202,10 @@ class NodeCluster(PeerOwner):
             self.links.close()
 
     def _stop_looking(self) -> None:
+        self.placement.stop()
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def _look(self) -> None:
         """Tell the agreement whom the links have heard, and what the members are now."""
@@ -195,6 +221,7 @@ class NodeCluster(PeerOwner):
             self._pause_if_due()
         self.alarms.look()
         self.facts.look()
+        self.placement.look()
         self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     # -- definitions -------------------------------------------------------------------------------
@@ -224,7 +251,11 @@ class NodeCluster(PeerOwner):
     def restore(self, index: int, image: bytes) -> None:
         """This node is far behind: all definitions at once."""
         assert self._keeper is not None
-        self._keeper.take_over(index, image)
+        if self.links is None:
+            self._keeper.take_over(index, image)
+        else:
+            self._keeper.take_over(index, image, self.links.keep_alive)
+        self.queue_views.learn()
 
     def image(self) -> bytes:
         """All definitions, for a node that is far behind."""
@@ -242,7 +273,26 @@ class NodeCluster(PeerOwner):
                 self.links.forget(change.node)
         table = {name: (node.incarnation, node.is_alive) for name, node in change.table.items()}
         self.homes.nodes_are(table)
+        own = (self._agreement().member.incarnation, True)
+        self.queue_views.nodes_are(table, table.get(self._node.name) == own)
         self._drop_dead_links(table)
+
+    def happened(self, event: str, **details: object) -> None:
+        """Something that operators look for."""
+        self._engine.emit(event, **details)
+
+    def views_changed(self, change: ViewsChanged) -> None:
+        """Mirrored queues are held by others than before."""
+        self.queue_views.changed(change)
+
+    def reached(self, index: int) -> None:
+        """The agreement has been carried out up to here."""
+        assert self._keeper is not None
+        self._keeper.reach(index)
+
+    def leads_changed(self, leads: bool) -> None:
+        """Whoever leads the agreement says where mirrors are to be."""
+        self.placement.leads_changed(leads)
 
     def _drop_dead_links(self, table: dict[str, tuple[int, bool]]) -> None:
         """Who is down by agreement is so for us too: it begins anew when it is back."""
@@ -348,6 +398,9 @@ class NodeCluster(PeerOwner):
     def make_home_sink(self, link: PeerLink) -> HomeEnd:
         return self.homes.make_home_sink(link)
 
+    def make_ring_sink(self, link: PeerLink) -> RingSink | None:
+        return self.rings.make_sink(link)
+
     def on_control(self, peer: str, kind: int, payload: bytes) -> None:
         assert self.agreement is not None
         if kind == ALARMS:
@@ -366,6 +419,7 @@ class NodeCluster(PeerOwner):
     def on_up(self, peer: str, incarnation: int) -> None:
         assert self.agreement is not None
         self.agreement.on_up(peer, incarnation)
+        self.rings.peer_up(peer)
         self.agreement.tell_retired(peer)
         self.alarms.tell(peer)
         self.facts.tell(peer)
@@ -373,6 +427,7 @@ class NodeCluster(PeerOwner):
     def on_down(self, peer: str) -> None:
         assert self.agreement is not None
         self.agreement.on_down(peer)
+        self.rings.peer_down(peer)
         self.alarms.gone(peer)
         self.facts.gone(peer)
         self.questions.gone(peer)
@@ -468,6 +523,12 @@ class NodeCluster(PeerOwner):
         async with asyncio.timeout(timeout_s):
             await ended(errand)
         errand.result()
+        # It is forgotten; the others are to know it before whoever asked asks one of them.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KNOWN_S):
+                while name in self.member_names():
+                    await asyncio.sleep(0.02)
+                await ended(self.agreement.everywhere())
 
     @contextmanager
     def calling(self, name: str) -> Iterator[None]:

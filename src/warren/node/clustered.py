@@ -160,12 +160,25 @@ class ClusteredControl:
                     raise not_a_member(node) from error
                 # It may count as alive for a moment longer.
                 if asyncio.get_running_loop().time() > until_s:
-                    raise member_is_running(node) from error
+                    raise self._why_not(node) from error
                 await asyncio.sleep(LOOK_AGAIN_S)
             except TimeoutError:
                 raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
             else:
                 return
+
+    def _why_not(self, node: str) -> ClusterError:
+        """What keeps a node from being forgotten."""
+        engine = self._node.engine
+        kept = [number for number, view in engine.views.items() if view.is_in_full_on(node)]
+        names = [queue.name for queue in map(self._cluster.queue_views.queue, kept) if queue]
+        if not names:
+            return member_is_running(node)
+        shown = ", ".join(f"'{name}'" for name in names[:3]) + (", ..." if names[3:] else "")
+        return ClusterError(
+            f"{node} has the only full copy of {len(names)} mirrored queues ({shown}): start it, "
+            "or give up what the others lack: ha-promote-on-failure always, in their policy"
+        )
 
     # -- this node ---------------------------------------------------------------------------------
 

@@ -68,6 +68,11 @@ class DiskWatch:
         self._judge(count)
         self._schedule()
 
+    def look_now(self) -> None:
+        """The limit has changed: judge by it at once."""
+        if self._is_running:
+            self._look()
+
     def interval_s(self) -> float:
         """When to look next, going by the last figure."""
         if "disk" in self._engine.alarms:

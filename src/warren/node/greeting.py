@@ -74,7 +74,7 @@ def _operating_lines(node: Node | None) -> list[str]:
     if node is None or node.operating is None:
         return []
     api, metrics = node.operating.url("http"), node.operating.url("http/prometheus")
-    lines = [f"  HTTP   {api}/api/overview"] if api is not None else []
+    lines = [f"  HTTP   {api}/  (web UI; the API is below /api)"] if api is not None else []
     if metrics is not None:
         path = node.settings.prometheus.path.strip("/")
         lines.append(f"  Stats  {metrics}/{path}")

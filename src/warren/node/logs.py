@@ -65,6 +65,13 @@ class _Threshold(logging.Filter):
         self._number = _NUMBERS.get(level, logging.CRITICAL + 1)
         self._categories = categories
 
+    def follow(self, number: int, category: str | None) -> None:
+        """The level was changed while the node runs."""
+        if category is None:
+            self._number, self._categories = number, frozenset()
+        else:
+            self._categories |= {category}
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is to be written."""
         category = record.name.removeprefix(f"{ROOT}.")

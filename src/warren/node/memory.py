@@ -8,8 +8,11 @@ from warren.base.system import release_memory, total_memory_bytes, used_memory_b
 from warren.config.settings import MemorySettings
 from warren.engine.engine import Engine
 
-#: A publisher at full speed adds some 200 MB in this time: well below what the watermark leaves.
+#: Far from the mark, and while the alarm stands, a look this often is enough.
 INTERVAL_S = 0.25
+#: Near it the next look comes sooner: before publishers at full speed can have filled what is left.
+SHORTEST_INTERVAL_S = 0.01
+FILLING_BYTES_PER_S = 1 << 30
 #: The alarm clears below this part of the watermark, so that it does not flutter.
 CLEAR_RATIO = 0.97
 
@@ -31,8 +34,16 @@ def message_budget(settings: MemorySettings) -> int:
     return int(limit_bytes(settings) * settings.paging_ratio)
 
 
+def next_look_s(used: int, limit: int) -> float:
+    """How long the process may go unwatched with so much memory taken."""
+    if used > limit:
+        return INTERVAL_S
+    left_s = (limit - used) / FILLING_BYTES_PER_S
+    return min(max(left_s, SHORTEST_INTERVAL_S), INTERVAL_S)
+
+
 class MemoryWatch:
-    """Looks every quarter of a second."""
+    """Looks every quarter of a second, and more often the nearer the mark is."""
 
     def __init__(
         self, engine: Engine, settings: MemorySettings, loop: asyncio.AbstractEventLoop
@@ -43,7 +54,7 @@ class MemoryWatch:
         self.limit_bytes = limit_bytes(settings)
 
     def start(self) -> None:
-        self._timer = self._loop.call_later(INTERVAL_S, self._look)
+        self._look()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -58,4 +69,4 @@ class MemoryWatch:
             self._engine.set_alarm("memory", True)
         elif used < self.limit_bytes * CLEAR_RATIO:
             self._engine.set_alarm("memory", False)
-        self.start()
+        self._timer = self._loop.call_later(next_look_s(used, self.limit_bytes), self._look)

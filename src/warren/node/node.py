@@ -36,6 +36,7 @@ from warren.telemetry.log import logger
 if TYPE_CHECKING:
     from warren.management.cluster_control import ClusterControl
     from warren.node.cluster import NodeCluster
+    from warren.node.event_journal import EventJournal
     from warren.node.next_start import NextStart
     from warren.node.operating import Operating
 
@@ -104,6 +105,8 @@ class Node:
         #: Has put back what an earlier run left, and keeps what changes; None: nothing is kept.
         self.store: NodeStore | None = None
         self.keeper: MetadataKeeper | None = self._make_keeper(restore)
+        #: The event journal; None: nobody has asked for it.
+        self.events: EventJournal | None = self._make_events() if settings.journal.enabled else None
         if self.cluster is not None:
             # Its content is what all nodes agree on, when they do.
             self.cluster.prepare()
@@ -201,9 +204,16 @@ class Node:
             self.disk.start()
         if self.store is not None:
             self.store.start(self._loop, self.in_turn, self.failure, self.disk)
+        if self.events is not None:
+            self.events.start()
         self.engine.watch_timeouts()
         if self.cluster is not None:
             self.cluster.start(self._hub)
+
+    def _make_events(self) -> EventJournal:
+        from warren.node.event_journal import EventJournal
+
+        return EventJournal(self)
 
     def _open_first(self) -> None:
         assert self._hub is not None
@@ -231,6 +241,11 @@ class Node:
         self.operating = Operating(self)
         self.operating.start(control_socket, forgiving)
         return self.operating
+
+    @property
+    def memory_watch(self) -> MemoryWatch | None:
+        """Who raises the memory alarm."""
+        return self._memory
 
     @property
     def memory_limit_bytes(self) -> int:
@@ -382,6 +397,8 @@ class Node:
         if self.cluster is not None:
             await self.cluster.stop()
         self._stop_watches()
+        if self.events is not None:
+            self.events.stop()
         if self.store is not None and self.failure.error is None:
             try:
                 await self.store.stop()

@@ -18,10 +18,14 @@ from typing import TYPE_CHECKING, Any
 from warren.config.settings import TlsSettings
 from warren.management.context import Context, ListenerFacts
 from warren.management.events import EventLog
+from warren.management.rebalancer import Rebalancer
 from warren.management.sampler import Sampler
+from warren.management.sessions import derive_key
 from warren.net.listener import SocketOptions, listening_socket
 from warren.net.tls import make_context
 from warren.node.errors import StartError
+from warren.node.runtime_settings import RuntimeSettings
+from warren.node.shovels import make_shovels
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
@@ -63,10 +67,17 @@ class Operating:
                 )
                 for listener in node.open_listeners
             ],
-            memory_limit_bytes=node.memory_limit_bytes,
             cluster_control=lambda: node.cluster_control,
             peers=None if node.cluster is None else node.cluster.questions,
+            data_dir=node.data_dir,
         )
+        if node.store is not None:
+            self.context.salvage = node.store.salvage
+        if node.secret:
+            self.context.session_key = derive_key(node.secret)
+        self.context.runtime = RuntimeSettings(node)
+        self.context.rebalancer = Rebalancer(self.context)
+        self.context.shovels = make_shovels(self.context, lambda: node.is_open)
         #: What could not be opened, where that was to be no reason not to start.
         self.notes: list[str] = []
         self._doors: list[_Door] = []
@@ -97,6 +108,11 @@ class Operating:
         if settings.management.rates_mode != "none":
             self.context.sampler.start()
         self.context.events.start()
+        self.context.log_tail.start()
+        if self.context.shovels is not None:
+            self.context.shovels.start()
+        if self.context.rebalancer is not None:
+            self.context.rebalancer.start()
         loop = asyncio.get_running_loop()
         self._serving = loop.create_task(self._serve(control_socket))
 
@@ -150,8 +166,13 @@ class Operating:
 
     async def stop(self) -> None:
         """Close everything."""
+        if self.context.shovels is not None:
+            await self.context.shovels.stop()
+        if self.context.rebalancer is not None:
+            await self.context.rebalancer.stop()
         await self.context.sampler.stop()
         self.context.events.stop()
+        self.context.log_tail.stop()
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.gather(self._serving, return_exceptions=True)

@@ -6,6 +6,7 @@ the moment at which the process began, and the boot it belongs to, it is one pro
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -46,9 +47,13 @@ class ProcessMark:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was stopped as with Ctrl-Z."""
-        fields = _stat(self.pid)
-        return fields is not None and fields[0] in {"T", "t"} and self.is_alive
+        """Whether it was stopped as with Ctrl-Z, with all its threads.
+
+        A thread in the middle of a sync stops when that is over, and only then does the system
+        count the process as stopped: it wakes no others when their session ends.
+        """
+        states = _thread_states(self.pid)
+        return bool(states) and states <= {"T", "t"} and self.is_alive
 
     def send(self, number: signal.Signals) -> bool:
         """Send it a signal; False when it is gone. Nobody else gets it, whatever happens."""
@@ -93,6 +98,15 @@ def _stat(pid: int) -> list[str] | None:
     # The command's name before it may hold blanks and brackets.
     fields = text.rpartition(")")[2].split()
     return None if not fields or fields[0] in {"Z", "X"} else fields
+
+
+def _thread_states(pid: int) -> set[str]:
+    """What its threads are doing; empty when it is over."""
+    states = set()
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):
+            states.add(thread.read_text().rpartition(")")[2].split()[0])
+    return states
 
 
 def _boot() -> str:

@@ -33,6 +33,7 @@ def engine_settings(settings: Settings, node_name: str) -> EngineSettings:
         node_name=node_name,
         cluster_name=settings.cluster.name or node_name,
         queue_master_locator=settings.cluster.queue_master_locator,
+        sync_bytes_per_s_max=settings.cluster.mirroring_sync_bytes_per_s_max,
         product=settings.announce_product,
         version=settings.announce_version,
         mechanisms=settings.auth.mechanisms,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from warren.engine.cursors import resume_cursors
 from warren.engine.metadata import MetadataKeeper
 from warren.node.errors import StartError
 from warren.store.checkpoint import UnknownCheckpointError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.node.disk import DiskWatch
     from warren.node.failure import Failure
+    from warren.telemetry.event_buffer import EventBuffer
 
 MakeKeeper = Callable[["Engine", Callable[[bytes], None]], MetadataKeeper]
 
@@ -75,6 +77,9 @@ class NodeStore:
         try:
             recovery = Recovery(self.files, wall_offset_ms, secrets.randbits(32), self.salvage)
             self.journal = engine.journal = recovery.journal
+            if engine.mirrors is not None:
+                engine.mirrors.attach_journal(self.journal)
+                engine.mirrors.salvage = self.salvage
             recovery.run(self._load, self.keeper.apply)
             writer = LogWriter(
                 log_path,
@@ -86,6 +91,8 @@ class NodeStore:
             raise StartError(f"{path}: {error}. It is left as it is") from error
         except OSError as error:
             raise StartError(f"the log in {path} cannot be read: {error}") from error
+        if recovery.damages and engine.mirrors is not None:
+            engine.mirrors.doubt()
         self.writer = writer
         self.journal.start(writer)
         self.journal.on_unreadable = self._unreadable
@@ -94,6 +101,8 @@ class NodeStore:
             self.journal, self.files, self.keeper.snapshot, upkeep, aside=self._aside
         )
         self.recovered_s = time.monotonic() - began_s
+        #: The event journal's buffer, which wants to know what is on the disk; None: there is none.
+        self.events: EventBuffer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._in_turn: Callable[[Callable[[], None]], None] | None = None
@@ -174,6 +183,8 @@ class NodeStore:
         self.engine.resume_delayed()
         for vhost in list(self.engine.vhosts.values()):
             for queue in list(vhost.queues.values()):
+                if not queue.is_remote:
+                    resume_cursors(self.engine, queue)
                 if queue.ready:
                     governing = self.engine.find_governing(
                         vhost, queue.name, queue.declaration.arguments
@@ -193,6 +204,8 @@ class NodeStore:
 
     def _moved_on(self) -> None:
         self.journal.moved_on(self.engine.turn.now_ms)
+        if self.events is not None:
+            self.events.logged()
         if self.journal.resident_bytes > self.budget_bytes:
             self._page_out()
 
@@ -222,12 +235,15 @@ class NodeStore:
             queue
             for vhost in self.engine.vhosts.values()
             for queue in vhost.queues.values()
-            if queue.ready or queue.unacked
+            if queue.ready or queue.unacked or queue.retained
         ]
+        if self.engine.mirrors is not None:
+            queues += self.engine.mirrors.idle_copies()
         queues += [room for room in self.engine.delayed.values() if room.ready]
         share = self.budget_bytes * HEAD_SHARE / max(1, len(queues))
         for queue in queues:
-            average = queue.total_bytes // (queue.ready + queue.unacked) + MESSAGE_OVERHEAD_BYTES
+            count = queue.ready + queue.unacked + queue.retained
+            average = (queue.total_bytes + queue.retained_bytes) // count + MESSAGE_OVERHEAD_BYTES
             queue.page_out(int(share / average))
 
     def _aside(self, work: Callable[[], None], done: Done) -> None:

@@ -313,7 +313,7 @@ def check_places(nodes: Sequence[LocalNode]) -> None:
         f"port {port} ({what} of {node.name})"
         for node in nodes
         for what, port in node.ports.items()
-        if not _is_free(port)
+        if not is_free(port)
     ]
     if taken:
         raise TryOutError(
@@ -339,7 +339,7 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

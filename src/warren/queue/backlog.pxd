@@ -1,8 +1,9 @@
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.model.message cimport Message
 from warren.model.ports cimport JournalPort, QueuePort, Run
 from warren.queue.slots cimport Chunk, Slot, SlotLog
+from warren.telemetry.event_buffer cimport EventBuffer
 
 cdef enum:
     # Room for 255 levels above it in a number that keeps its sign: -1 says "none".
@@ -23,8 +24,19 @@ cdef class Backlog(QueuePort):
     cdef size_t run_count
     cdef size_t run_room
     cdef readonly uint64_t ready
+    cdef readonly uint64_t leaving     # of a mirrored queue: gone, but not yet on all replicas
     cdef readonly uint64_t unreadable  # messages the log could not give back
     cdef public str damage             # what is known to be lost, in words; empty: nothing
+
+    cdef public EventBuffer events     # the event journal; None: nobody wants to know
+    cdef uint32_t event_number         # what the journal calls the queue; 0: nothing so far
+
+    cdef inline int note_event(self, int event, int flags, uint64_t slot, uint64_t count,
+                               uint64_t size) except -1:
+        """To be called while `events` is there."""
+        if self.event_number == 0:
+            self.event_number = self.events.number_of(self)
+        return self.events.note(self.event_number, self.epoch, event, flags, slot, count, size)
 
     cdef SlotLog level_of(self, Message message)
     cdef SlotLog level(self, uint64_t slot)
@@ -40,4 +52,11 @@ cdef class Backlog(QueuePort):
     cdef bint may_deliver(self, SlotLog log, uint64_t slot, Slot* entry) except -1
     cdef int open_more(self, SlotLog log, uint64_t slot) except -1
     cdef bint watermark_moved(self) except -1
+    cdef uint64_t reached(self) noexcept
+    cdef int flag_opened(self) except -1
+    cdef int restore_message(self, uint64_t slot, Message message, int64_t expires_ms,
+                             bint opened) except -1
+    cdef int settle_in(self, SlotLog log, Slot* entry, uint64_t slot, Message message,
+                       int64_t expires_ms, bint opened) except -1
     cdef uint64_t sum_bytes(self, bint ready_only) noexcept
+    cdef int load_levels(self, bytes snapshot, size_t at) except -1

@@ -18,9 +18,13 @@ from warren.queue.paging cimport (
     hold_in_memory, load_slots, page_in, page_out, spill, write_indexes,
 )
 from warren.queue.slots cimport (
-    CHUNK_SLOTS, LOGGED, Chunk, Slot, SlotLog, message_of,
+    CHUNK_SLOTS, LOGGED, Chunk, Slot, SlotLog, logged_as, message_of,
 )
 from warren.queue.snapshot cimport decode_level, encode_level
+
+# What the snapshot of a mirrored queue begins with; of others, it is their number of levels.
+MIRRORED = b"\xff\xff"
+cdef uint64_t ALL_POSITIONS = ~<uint64_t>0
 
 cdef enum:
     # How much of a backlog is opened at first, and at most.
@@ -169,17 +173,20 @@ cdef class Backlog(QueuePort):
         """A ready message cannot be read back: it is taken out, and said so."""
         cdef SlotLog log = self.level(slot)
         cdef uint64_t place = log.at(position_of(slot)).content >> 1
-        log.take(position_of(slot))
-        self.ready -= 1
         # What stands at its place is kept for salvage: nothing is released.
         log.journal.retain(place, 0)
-        self.left(log, slot)
+        if log.is_retained(position_of(slot)):
+            log.release(position_of(slot))
+        else:
+            log.take(position_of(slot))
+            self.ready -= 1
+            Backlog.left(self, log, slot)
         self.unreadable += 1
         self.journal.unreadable(self, slot, place, 1)
         return 0
 
     cdef int lose_chunk(self, SlotLog log, uint64_t slot) except -1:
-        """The slots of a chunk cannot be read back; all of them are ready."""
+        """The slots of a chunk cannot be read back; all of them are ready, or kept for cursors."""
         cdef uint64_t position = position_of(slot)
         cdef uint64_t first = position - position % CHUNK_SLOTS
         cdef uint64_t level_bits = slot - position
@@ -189,15 +196,21 @@ cdef class Backlog(QueuePort):
         for j in range(CHUNK_SLOTS):
             if chunk.logged_bits[j >> 6] >> (j & 63) & 1:
                 self.note_gone(level_bits | (first + j))
+                log.kept -= not chunk.retained_bits[j >> 6] >> (j & 63) & 1
+        log.kept_bytes -= min(log.kept_bytes, chunk.body_bytes)
         log.ready -= chunk.ready
-        log.live -= chunk.live
-        log.ready_bytes -= min(log.ready_bytes, chunk.body_bytes)
-        log.live_bytes -= min(log.live_bytes, chunk.body_bytes)
-        chunk.live = chunk.ready = 0
+        log.live -= chunk.ready
+        if chunk.ready:
+            log.ready_bytes -= min(log.ready_bytes, chunk.body_bytes)
+            log.live_bytes -= min(log.live_bytes, chunk.body_bytes)
+        else:
+            log.retained_bytes -= min(log.retained_bytes, chunk.body_bytes)
+        log.retained -= chunk.retained
+        self.ready -= chunk.ready
+        chunk.live = chunk.ready = chunk.retained = 0
         chunk.index_place = 0
         log.free_chunk(log.first + <size_t>(first // CHUNK_SLOTS - log.first_number))
         log.trim()
-        self.ready -= count
         self.unreadable += count
         self.journal.unreadable(self, level_bits | first, place, count)
         return 0
@@ -207,6 +220,10 @@ cdef class Backlog(QueuePort):
     cdef int left(self, SlotLog log, uint64_t slot) except -1:
         """A message that is out leaves for good."""
         cdef bint logged = log.at(position_of(slot)).flags & LOGGED
+        if self.mirror is not None:
+            # Another master may not have heard of it: it stays until all replicas have.
+            self.leaving += 1
+            return self.note_gone(slot)
         log.remove(position_of(slot))
         return self.note_gone(slot) if logged else 0
 
@@ -256,6 +273,9 @@ cdef class Backlog(QueuePort):
     cdef bint may_deliver(self, SlotLog log, uint64_t slot, Slot* entry) except -1:
         """Whether the watermark on the disk is beyond a ready message; else it is on its way."""
         cdef uint64_t position = position_of(slot)
+        if self.mirror is not None and (position >= log.committed or not self.mirror.acts
+                                        or self.mirror.paused):
+            return False
         if not entry.flags & LOGGED:
             return True
         if position < log.opened:
@@ -263,12 +283,16 @@ cdef class Backlog(QueuePort):
                     and log.opened - position <= log.open_size // 2):
                 self.open_more(log, slot)
             return True
-        if log.opening > position and self.journal.persisted < log.open_mark:
+        if log.opening > position and self.reached() < log.open_mark:
             return False
         if log.opening <= position:
             self.open_more(log, slot)
         self.watermark_moved()
         return position < log.opened
+
+    cdef uint64_t reached(self) noexcept:
+        """How far the log is kept, or the log of all replicas."""
+        return self.mirror.commit_index if self.mirror is not None else self.journal.persisted
 
     cdef int open_more(self, SlotLog log, uint64_t slot) except -1:
         """Opens the next window of a backlog; windows grow while consumers keep at it."""
@@ -308,7 +332,7 @@ cdef class Backlog(QueuePort):
         for level in ((self.log,) if self.levels is None else self.levels):
             log = <SlotLog>level
             if (log is not None and log.opening > log.opened
-                    and log.open_mark <= self.journal.persisted):
+                    and log.open_mark <= self.reached()):
                 log.opened = log.opening
                 moved = True
         return moved
@@ -325,11 +349,38 @@ cdef class Backlog(QueuePort):
         entry.flags = LOGGED
         log.live_bytes += body_len
         log.ready_bytes += body_len
+        log.kept += 1
+        log.kept_bytes += body_len
         self.ready += 1
         if expires_ms:
             self.may_expire = True
         if opened:
             log.opened = position_of(slot) + 1
+        return 0
+
+    cdef int restore_message(self, uint64_t slot, Message message, int64_t expires_ms,
+                             bint opened) except -1:
+        """As `restore`, with the message in memory and its place in it."""
+        cdef SlotLog log = self.restored_level(slot)
+        return self.settle_in(log, log.restore(position_of(slot)), slot, message, expires_ms,
+                              opened)
+
+    cdef int settle_in(self, SlotLog log, Slot* entry, uint64_t slot, Message message,
+                       int64_t expires_ms, bint opened) except -1:
+        entry.expires_ms = expires_ms
+        entry.body_len = message.body_len
+        entry.returns = 0
+        entry.flags = logged_as(message)
+        log.kept += 1
+        log.kept_bytes += message.body_len
+        hold_in_memory(log, entry, message)
+        log.live_bytes += message.body_len
+        log.ready_bytes += message.body_len
+        self.ready += 1
+        if expires_ms:
+            self.may_expire = True
+        if opened:
+            log.opened = max(log.opened, position_of(slot) + 1)
         return 0
 
     cdef int restore_gone(self, uint64_t first, uint64_t count) except -1:
@@ -455,18 +506,28 @@ cdef class Backlog(QueuePort):
     def snapshot(self, bint clean):
         """What a checkpoint keeps of the queue. `clean`: nothing is out, so flags tell it all."""
         parts = []
+        if self.mirror is not None:
+            return self.mirror.snapshot()
         for i, level in enumerate((self.log,) if self.levels is None else self.levels):
             if level is not None and (<SlotLog>level).next_position:
-                parts.append(encode_level(<SlotLog>level, i, clean))
+                parts.append(encode_level(<SlotLog>level, i, clean, ALL_POSITIONS))
         return len(parts).to_bytes(2, "little") + b"".join(parts)
 
     def load_snapshot(self, bytes snapshot not None):
         """The queue as a checkpoint kept it. Raises ValueError when that cannot be."""
-        cdef size_t at = 2
-        cdef SlotLog log
         if len(snapshot) < 2:
             raise ValueError("a queue in the checkpoint is cut short")
-        for _ in range(int.from_bytes(snapshot[:2], "little")):
+        if snapshot[:2] == MIRRORED:
+            self.journal.on_mirrored(self).load_snapshot(snapshot)
+            return len(snapshot)
+        return self.load_levels(snapshot, 0)
+
+    cdef int load_levels(self, bytes snapshot, size_t at) except -1:
+        """Fills the levels; where their bytes end."""
+        cdef SlotLog log
+        cdef int count = int.from_bytes(snapshot[at:at + 2], "little")
+        at += 2
+        for _ in range(count):
             if at >= <size_t>len(snapshot):
                 raise ValueError("a queue in the checkpoint is cut short")
             log = self.restored_level(<uint64_t>snapshot[at] << LEVEL_SHIFT)
@@ -474,14 +535,22 @@ cdef class Backlog(QueuePort):
             self.ready += log.ready
         # Nobody knows without a look at each: times to live are looked at from now on.
         self.may_expire = True
+        return <int>at
 
     def finish_restore(self):
         """All that is in the log has come: what may have been delivered is flagged."""
+        if self.mirror is not None:
+            self.mirror.replayed()
+        else:
+            self.flag_opened()
+
+    cdef int flag_opened(self) except -1:
         cdef SlotLog log
         for level in ((self.log,) if self.levels is None else self.levels):
             log = <SlotLog>level
             if log is not None:
                 log.flagged_below = max(log.flagged_below, log.opened)
+        return 0
 
     # -- paging ------------------------------------------------------------------------------------
 
@@ -490,7 +559,7 @@ cdef class Backlog(QueuePort):
         cdef SlotLog log
         for i, level in enumerate((self.log,) if self.levels is None else self.levels):
             log = <SlotLog>level
-            if log is not None and log.live:
+            if log is not None and (log.live or log.retained):
                 page_out(log, self, keep)
                 spill(log, self, <uint64_t>i << LEVEL_SHIFT)
 
@@ -500,7 +569,7 @@ cdef class Backlog(QueuePort):
         cdef int written = 0
         for i, level in enumerate((self.log,) if self.levels is None else self.levels):
             log = <SlotLog>level
-            if log is not None and log.live and written < limit:
+            if log is not None and (log.live or log.retained) and written < limit:
                 written += write_indexes(log, self, <uint64_t>i << LEVEL_SHIFT, log.first_number,
                                          log.first_number + log.count, limit - written)
         return written
@@ -510,71 +579,3 @@ cdef class Backlog(QueuePort):
         """How many chunks its messages are in."""
         levels = (self.log,) if self.levels is None else self.levels
         return sum((<SlotLog>level).count for level in levels if level is not None)
-
-    # -- looking, for tests and tools --------------------------------------------------------------
-
-    def walk(self):
-        """All messages: (slot, place, flags, returns, expires_ms, body length, ready, message).
-
-        `message` is None when it is paged out; chunks that are only in the log stay there.
-        """
-        cdef SlotLog log
-        cdef Chunk* chunk
-        cdef Slot* entry
-        cdef uint64_t level_bits, first
-        cdef size_t i
-        cdef int j, flags
-        cdef bint spilled, resident
-        found = []
-        for n, level in enumerate((self.log,) if self.levels is None else self.levels):
-            log = <SlotLog>level
-            level_bits = <uint64_t>n << LEVEL_SHIFT
-            for i in range(log.count if log is not None else 0):
-                chunk = log.chunks[log.first + i]
-                if chunk is NULL or chunk.live == 0:
-                    continue
-                first = (log.first_number + i) * CHUNK_SLOTS
-                spilled = chunk.slots is NULL
-                if spilled and not load_slots(log, chunk, level_bits | first):
-                    raise ValueError(f"the index of chunk {first // CHUNK_SLOTS} cannot be read")
-                for j in range(CHUNK_SLOTS):
-                    entry = &chunk.slots[j]
-                    if entry.content == 0:
-                        continue
-                    resident = not entry.content & 1
-                    flags = entry.flags | (first + j < log.flagged_below)
-                    found.append((
-                        level_bits | (first + j),
-                        message_of(entry).place if resident else entry.content >> 1,
-                        flags, entry.returns, entry.expires_ms, entry.body_len,
-                        chunk.ready_bits[j >> 6] >> (j & 63) & 1,
-                        message_of(entry) if resident else None,
-                    ))
-                if spilled:
-                    free(chunk.slots)
-                    chunk.slots = NULL
-        return found
-
-    def index_places(self):
-        """Of chunks with an index: (first slot, the index's place, whether slots are only there,
-        whether it is needed after a restart)."""
-        cdef SlotLog log
-        cdef Chunk* chunk
-        cdef size_t i
-        found = []
-        for n, level in enumerate((self.log,) if self.levels is None else self.levels):
-            log = <SlotLog>level
-            for i in range(log.count if log is not None else 0):
-                chunk = log.chunks[log.first + i]
-                if chunk is not NULL and chunk.index_place:
-                    found.append((
-                        <uint64_t>n << LEVEL_SHIFT | (log.first_number + i) * CHUNK_SLOTS,
-                        chunk.index_place, chunk.slots is NULL, bool(chunk.index_kept)))
-        return found
-
-    def watermarks(self):
-        """(next position, opened, asked to be opened, flagged below) of each level."""
-        levels = (self.log,) if self.levels is None else self.levels
-        return [None if log is None else
-                ((<SlotLog>log).next_position, (<SlotLog>log).opened, (<SlotLog>log).opening,
-                 (<SlotLog>log).flagged_below) for log in levels]

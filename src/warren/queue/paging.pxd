@@ -8,8 +8,7 @@ cdef enum:
     ENTRY_BYTES = 24
     INDEX_BYTES_MAX = 8 + 128 * 24
 
-cdef size_t encode_slots(SlotLog log, Chunk* chunk, uint64_t number, uint8_t* out,
-                         bint logged_only) except? 0
+cdef size_t encode_slots(SlotLog log, Chunk* chunk, const uint64_t* bits, uint8_t* out) except? 0
 cdef int decode_slot(SlotLog log, Chunk* chunk, const uint8_t* p) except -1
 cdef bint load_slots(SlotLog log, Chunk* chunk, uint64_t slot) except -1
 cdef void hold_in_memory(SlotLog log, Slot* slot, Message message) noexcept

@@ -31,9 +31,8 @@ cdef enum:
     ASIDE_MESSAGES = 1024
 
 
-cdef size_t encode_slots(SlotLog log, Chunk* chunk, uint64_t number, uint8_t* out,
-                         bint logged_only) except? 0:
-    """Writes the entries of a chunk's slots that have a place; how many bytes."""
+cdef size_t encode_slots(SlotLog log, Chunk* chunk, const uint64_t* bits, uint8_t* out) except? 0:
+    """Writes the entries of a chunk's slots that have a place, or of some; how many bytes."""
     cdef int j
     cdef Slot* slot
     cdef uint64_t place
@@ -41,7 +40,7 @@ cdef size_t encode_slots(SlotLog log, Chunk* chunk, uint64_t number, uint8_t* ou
     cdef uint8_t* p = out
     for j in range(CHUNK_SLOTS):
         slot = &chunk.slots[j]
-        if slot.content == 0 or (logged_only and not slot.flags & LOGGED):
+        if slot.content == 0 or (bits is not NULL and not bits[j >> 6] >> (j & 63) & 1):
             continue
         place = slot.content >> 1 if slot.content & 1 else message_of(slot).place
         if place == 0:
@@ -101,7 +100,8 @@ cdef bint load_slots(SlotLog log, Chunk* chunk, uint64_t slot) except -1:
         raise MemoryError()
     for at in range(8, len(index), ENTRY_BYTES):
         j = p[at]
-        if j < CHUNK_SLOTS and chunk.ready_bits[j >> 6] >> (j & 63) & 1:
+        if (j < CHUNK_SLOTS and (chunk.ready_bits[j >> 6] | chunk.retained_bits[j >> 6])
+                >> (j & 63) & 1):
             decode_slot(log, chunk, p + at)
             found += 1
     if found != chunk.live:
@@ -250,7 +250,7 @@ cdef int write_indexes(SlotLog log, QueuePort queue, uint64_t level_bits, uint64
                 and chunk.live):
             slot = level_bits | number * CHUNK_SLOTS
             memcpy(buffer, &slot, 8)
-            n = encode_slots(log, chunk, number, buffer + 8, False)
+            n = encode_slots(log, chunk, NULL, buffer + 8)
             if n:
                 chunk.index_place = log.journal.write_index(queue, buffer, n + 8)
                 chunk.index_kept = log.durable
@@ -263,7 +263,8 @@ cdef int write_indexes(SlotLog log, QueuePort queue, uint64_t level_bits, uint64
 
 cdef bint can_spill(Chunk* chunk) noexcept:
     cdef int j
-    if chunk.live == 0 or chunk.ready != chunk.live or chunk.index_place == 0:
+    if (chunk.live == 0 or chunk.ready + chunk.retained != chunk.live
+            or chunk.index_place == 0):
         return False
     for j in range(CHUNK_SLOTS):
         if chunk.slots[j].content and not chunk.slots[j].content & 1:
@@ -275,8 +276,8 @@ cdef int spill(SlotLog log, QueuePort queue, uint64_t level_bits) except -1:
     """Indexes the chunks that are paged out and frees the slots of those whose index is written."""
     cdef int64_t head = log.first_ready()
     cdef uint64_t number, end = log.paged_to // CHUNK_SLOTS
-    cdef Chunk* chunk
-    cdef int j
+    if log.retained:
+        spill_behind(log, queue, level_bits)
     if head < 0:
         return 0
     number = <uint64_t>head // CHUNK_SLOTS + 2
@@ -287,6 +288,24 @@ cdef int spill(SlotLog log, QueuePort queue, uint64_t level_bits) except -1:
         log.indexed_to = end
     if log.spilled_to > number:
         number = log.spilled_to
+    log.spilled_to = spill_range(log, number, end)
+    return 0
+
+
+cdef int spill_behind(SlotLog log, QueuePort queue, uint64_t level_bits) except -1:
+    """The same for chunks that consumers are through with and cursors are not."""
+    cdef uint64_t end = log.out_to // CHUNK_SLOTS
+    cdef uint64_t number = max(log.spilled_behind, log.first_number)
+    if number < end:
+        write_indexes(log, queue, level_bits, number, end, CHUNK_SLOTS * CHUNK_SLOTS)
+        log.spilled_behind = spill_range(log, number, end)
+    return 0
+
+
+cdef uint64_t spill_range(SlotLog log, uint64_t number, uint64_t end) except? 0:
+    """Frees the slots of chunks whose index is written; the chunk it stopped at."""
+    cdef Chunk* chunk
+    cdef int j
     while number < end:
         chunk = log.chunk_at(number * CHUNK_SLOTS)
         if chunk is not NULL and chunk.slots is not NULL and can_spill(chunk):
@@ -300,5 +319,4 @@ cdef int spill(SlotLog log, QueuePort queue, uint64_t level_bits) except -1:
             free(chunk.slots)
             chunk.slots = NULL
         number += 1
-    log.spilled_to = number
-    return 0
+    return number

@@ -2,9 +2,8 @@ from libc.stdint cimport int64_t, uint64_t
 
 from warren.model.message cimport Message
 from warren.model.ports cimport ConsumerPort, QueueEffects
-from warren.queue.backlog cimport Backlog
+from warren.queue.kept cimport KeptBacklog
 from warren.queue.ring cimport ConsumerRing
-from warren.queue.slots cimport SlotLog
 
 cdef enum:
     DROP_HEAD = 0
@@ -12,7 +11,7 @@ cdef enum:
     REJECT_PUBLISH_DLX = 2
 
 
-cdef class Queue(Backlog):
+cdef class Queue(KeptBacklog):
     cdef QueueEffects effects
     cdef int64_t ttl_ms        # -1: none
     cdef int64_t max_length    # -1: none
@@ -46,11 +45,11 @@ cdef class Queue(Backlog):
     cdef int store(self, Message message, int64_t expires_ms, int64_t now_ms) except -1
     cdef int hand_over(self, Message message, int64_t expires_ms) except -1
     cdef int drop_head(self, int reason) except -1
+    cdef int note_left(self, int event, uint64_t slot) except -1
     cdef int drop_expired(self, int64_t now_ms) except -1
     cdef int enforce_limits(self) except -1
     cdef int discard(self, uint64_t slot, int reason) except -1
     cdef int arm_head(self) except -1
     cdef int arm(self, int64_t at_ms) except -1
-    cdef int keep(self, SlotLog log, uint64_t slot, Message message, int64_t expires_ms,
-                  bint opened) except -1
     cdef int choose_active(self) except -1
+    cdef int stop_acting(self) except -1

@@ -3,10 +3,8 @@
 Theory of operation. A publish either goes straight to a consumer whose turn it is (only when
 nothing is waiting, so order holds) or becomes a ready slot. `pump` matches ready slots with
 available consumers until one side runs out. A consumer stands in the ring only while it can take a
-message; the session puts it back by `consumer_ready`. What must happen outside (dead-lettering,
-timers, waking publishers) is told to `QueueEffects` and done when the operation is over.
-
-Where the messages are, in memory or in the log, is `Backlog`'s affair.
+message; the session puts it back by `consumer_ready`. What must happen outside (a dead letter)
+is told to `QueueEffects` and done when the operation is over. Where messages are: see `Backlog`.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -16,10 +14,16 @@ from warren.model.ports cimport (
     ACCEPTED, DEAD_DELIVERY_LIMIT, DEAD_EXPIRED, DEAD_MAXLEN, DEAD_REJECTED, REJECTED,
     ConsumerPort, QueueEffects,
 )
-from warren.queue.backlog cimport LEVEL_SHIFT, Backlog, position_of
+from warren.queue.backlog cimport LEVEL_SHIFT, position_of
+from warren.queue.kept cimport TIME_MARK_MS, KeptBacklog, nothing_kept
 from warren.queue.paging cimport page_in
 from warren.queue.ring cimport ConsumerRing
-from warren.queue.slots cimport CHUNK_SLOTS, LOGGED, REDELIVERED, Slot, SlotLog, message_of
+from warren.queue.slots cimport LOGGED, REDELIVERED, Slot, SlotLog, message_of
+from warren.telemetry.event_buffer cimport (
+    EVENT_ACK, EVENT_DELIVER, EVENT_DROP, EVENT_EXPIRE, EVENT_LIMIT, EVENT_PUBLISH, EVENT_PURGE,
+    EVENT_REFUSE, EVENT_REJECT, EVENT_REQUEUE, EVENT_TAKE_BACK, FLAG_DEAD_LETTER, FLAG_NO_ACK,
+    FLAG_REDELIVERED,
+)
 
 cdef enum:
     # A backlog this long, with consumers at work on it, makes publishers hold back a moment ...
@@ -32,12 +36,10 @@ cdef enum:
     SLOW_CONSUMERS_MS = 1000
     # A publish to a queue with consumers is open to them at once while fewer than this wait.
     LIVE_MESSAGES = 1024
-    # delivery_mode of a message that is to survive a restart.
-    PERSISTENT = 2
     # More returns than this are not counted.
     RETURNS_MAX = 65535
-
-cdef enum:
+    # How long a message that must be delivered at once may take to reach all replicas before.
+    REPLICAS_MS = 200
     # Deliveries of one queue in one turn; some 5 ms of work.
     PUMP_DELIVERIES = 16384
 
@@ -45,12 +47,12 @@ OVERFLOW_MODES = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
                   "reject-publish-dlx": REJECT_PUBLISH_DLX}
 
 
-cdef class Queue(Backlog):
+cdef class Queue(KeptBacklog):
     """See the module's text. The engine's queue adds what is not about messages."""
 
     def __init__(self, str name not None, QueueEffects effects not None, int max_priority=-1,
                  bint single_active=False):
-        Backlog.__init__(self, name, max_priority)
+        KeptBacklog.__init__(self, name, max_priority)
         self.effects = effects
         self.ring = ConsumerRing()
         self.consumers = []
@@ -69,6 +71,8 @@ cdef class Queue(Backlog):
         self.dead_letters = dead_letters
         self.limited = max_length >= 0 or max_bytes >= 0
         if self.journal is not None and self.journal.replaying:
+            return
+        if self.mirror is not None and not self.mirror.acts:
             return
         self.enforce_limits()
         if self.may_expire:
@@ -98,10 +102,16 @@ cdef class Queue(Backlog):
                 return 0
             self.effects.dead_letter(self, message_of(entry), reason)
         log = self.level(slot)
+        if self.events is not None:
+            self.note_left(EVENT_DROP if reason == DEAD_MAXLEN else EVENT_EXPIRE, slot)
         log.take(position_of(slot))
         self.ready -= 1
         self.dropped += 1
         return self.left(log, slot)
+
+    cdef int note_left(self, int event, uint64_t slot) except -1:
+        """Tells the event journal of a message that leaves without having been consumed."""
+        return self.note_event(event, FLAG_DEAD_LETTER if self.dead_letters else 0, slot, 1, 0)
 
     cdef int enforce_limits(self) except -1:
         if self.limited and self.overflow == DROP_HEAD:
@@ -137,6 +147,8 @@ cdef class Queue(Backlog):
     def expire(self, int64_t now_ms):
         """The timer rang: drop what has expired at the head."""
         self.armed_ms = 0
+        if self.mirror is not None and not self.mirror.acts:
+            return
         self.drop_expired(now_ms)
         if self.congested:
             self.check_relief()
@@ -145,9 +157,14 @@ cdef class Queue(Backlog):
 
     cdef int publish(self, Message message, int64_t now_ms) except -1:
         cdef int64_t expires_ms = 0, ttl_ms = self.ttl_ms
+        if self.retired:
+            # Another object is the queue: nothing may be taken here and believed safe.
+            return REJECTED
         if self.limited and self.overflow != DROP_HEAD and self.would_overflow(message):
             if self.overflow == REJECT_PUBLISH_DLX and self.dead_letters:
                 self.effects.dead_letter(self, message, DEAD_MAXLEN)
+            if self.events is not None:
+                self.note_event(EVENT_REFUSE, 0, self.log.next_position, 1, message.body_len)
             return REJECTED
         self.published += 1
         if message.ttl_ms >= 0 and (ttl_ms < 0 or message.ttl_ms < ttl_ms):
@@ -155,16 +172,38 @@ cdef class Queue(Backlog):
         if ttl_ms >= 0:
             expires_ms = now_ms + ttl_ms
             self.may_expire = True
-        if self.ready == 0 and self.ring.size():
+        if self.kept_from != nothing_kept() and now_ms - self.marked_ms >= TIME_MARK_MS:
+            self.mark_time(now_ms)
+        if (self.ready == 0 and self.ring.size() and self.mirror is None
+                and not self.in_batch):
             return self.hand_over(message, expires_ms)
         return self.store(message, expires_ms, now_ms)
+
+    cdef int publish_from(self, Message message, int64_t now_ms, uint64_t gateway,
+                          uint64_t sequence) except -1:
+        cdef int outcome
+        if self.mirror is None:
+            return self.publish(message, now_ms)
+        had = self.mirror.has_taken(gateway, sequence)
+        if had is None:
+            return REJECTED
+        if had:
+            self.mirror.await_all(message, sequence)
+            return ACCEPTED
+        self.mirror.gateway = gateway
+        self.mirror.sequence = sequence
+        outcome = self.publish(message, now_ms)
+        if outcome == REJECTED:
+            self.mirror.refuse(gateway, sequence)
+        self.mirror.gateway = self.mirror.sequence = 0
+        return outcome
 
     cdef int hand_over(self, Message message, int64_t expires_ms) except -1:
         """Nothing waits and a consumer is free: the message goes straight on."""
         cdef ConsumerPort consumer = self.ring.next()
         cdef SlotLog log
         cdef uint64_t slot
-        if consumer.no_ack:
+        if consumer.no_ack and self.kept_from == nothing_kept() and self.events is None:
             self.delivered_no_ack += 1
             consumer.deliver(self, message, 0, False)
         else:
@@ -172,16 +211,26 @@ cdef class Queue(Backlog):
             slot = <uint64_t>log.append(message, expires_ms, False, 0)
             if self.levels is not None:
                 slot |= <uint64_t>min(<int>message.priority, self.max_priority) << LEVEL_SHIFT
-            if self.durable and message.delivery_mode == PERSISTENT:
+            if self.events is not None:
+                self.note_event(EVENT_PUBLISH, 0, slot, 1, message.body_len)
+                self.note_event(EVENT_DELIVER, FLAG_NO_ACK if consumer.no_ack else 0, slot, 1, 0)
+            if self.durable and self.must_log(message):
                 self.keep(log, slot, message, expires_ms, True)
-            self.unacked += 1
-            self.delivered += 1
+            if consumer.no_ack:
+                self.delivered_no_ack += 1
+                self.left(log, slot)  # only the queue's cursors still need it
+            else:
+                self.unacked += 1
+                self.delivered += 1
             consumer.deliver(self, message, slot, False)
         if not consumer.can_take():
             self.ring.discard(consumer)
         return ACCEPTED
 
     cdef int store(self, Message message, int64_t expires_ms, int64_t now_ms) except -1:
+        if expires_ms and expires_ms <= now_ms and self.mirror is not None and self.ring.size():
+            # A consumer waits, but the replicas come first: they get this long.
+            expires_ms = now_ms + REPLICAS_MS
         if expires_ms and expires_ms <= now_ms:
             # Time to live 0: deliver now or not at all.
             self.dropped += 1
@@ -191,66 +240,27 @@ cdef class Queue(Backlog):
         cdef SlotLog log = self.level_of(message)
         cdef uint64_t slot = <uint64_t>log.append(message, expires_ms, True, 0)
         self.ready += 1
-        if self.durable and message.delivery_mode == PERSISTENT:
-            if self.levels is not None:
-                slot |= <uint64_t>min(<int>message.priority, self.max_priority) << LEVEL_SHIFT
+        if self.levels is not None:
+            slot |= <uint64_t>min(<int>message.priority, self.max_priority) << LEVEL_SHIFT
+        if self.events is not None:
+            self.note_event(EVENT_PUBLISH, 0, slot, 1, message.body_len)
+        if self.durable and self.must_log(message):
             self.keep(log, slot, message, expires_ms,
-                      len(self.consumers) > 0 and log.opened >= position_of(slot)
-                      and log.ready < LIVE_MESSAGES)
+                      len(self.consumers) > 0 and not self.in_batch
+                      and log.opened >= position_of(slot) and log.ready < LIVE_MESSAGES)
         if self.limited and self.overflow == DROP_HEAD:
             self.enforce_limits()
         if self.may_expire:
             self.arm_head()
         if self.ready > CONGESTED_MESSAGES and self.consumers and now_ms >= self.slow_until_ms:
             self.congested = True
+        if self.mirror is not None and self.mirror.congested:
+            self.congested = True
         return ACCEPTED
-
-    cdef int keep(self, SlotLog log, uint64_t slot, Message message, int64_t expires_ms,
-                  bint opened) except -1:
-        """A persistent message has come to a durable queue."""
-        if self.journal is None:
-            return 0
-        log.at(position_of(slot)).flags |= LOGGED
-        if opened:
-            log.opened = position_of(slot) + 1
-        return self.journal.stage(self, slot, expires_ms, opened)
 
     def offer(self, Message message not None, int64_t now_ms):
         """Publish from Python; True unless the queue refused it."""
         return self.publish(message, now_ms) == ACCEPTED
-
-    # -- keeping for later -------------------------------------------------------------------------
-
-    def hold(self, Message message not None, int64_t due_ms):
-        """Keep a message that is not to be delivered from here; its slot."""
-        cdef uint64_t slot = <uint64_t>self.log.append(message, due_ms, True, 0)
-        self.ready += 1
-        if self.durable and message.delivery_mode == PERSISTENT:
-            self.keep(self.log, slot, message, due_ms, False)
-        return slot
-
-    def let_go(self, uint64_t slot):
-        """Take a message that was held out; None when it could not be read."""
-        cdef Slot* entry = self.entry_at(slot)
-        cdef Message message
-        if entry is NULL or not self.bring_in(slot, entry):
-            return None
-        message = message_of(entry)
-        self.log.take(slot)
-        self.ready -= 1
-        self.left(self.log, slot)
-        return message
-
-    def held(self):
-        """(slot, when it is due) of all that is held."""
-        cdef uint64_t position
-        cdef Slot* entry
-        found = []
-        for position in range(self.log.first_number * CHUNK_SLOTS, self.log.next_position):
-            entry = self.entry_at(position)
-            if entry is not NULL:
-                found.append((position, entry.expires_ms))
-        return found
 
     # -- delivering --------------------------------------------------------------------------------
 
@@ -301,6 +311,9 @@ cdef class Queue(Backlog):
                 self.ready -= 1
                 if redelivered:
                     self.redelivered += 1
+                if self.events is not None:
+                    self.note_event(EVENT_DELIVER, (FLAG_REDELIVERED if redelivered else 0)
+                                    | (FLAG_NO_ACK if consumer.no_ack else 0), slot, 1, 0)
                 if consumer.no_ack:
                     self.delivered_no_ack += 1
                     self.left(log, slot)
@@ -324,15 +337,20 @@ cdef class Queue(Backlog):
             self.pump(now_ms)
 
     def check_relief(self):
+        if self.mirror is not None and self.mirror.congested:
+            return
         if self.ready <= RELIEVED_MESSAGES or not self.consumers:
             self.congested = False
             self.effects.relieved(self)
 
     def pause_ended(self, uint64_t delivered_before, int64_t now_ms):
         """A publisher's pause is over; consumers that got nowhere are not waited for again."""
+        if self.mirror is not None and self.mirror.congested:
+            return True
         if self.congested and self.deliveries - delivered_before < BRISK_DELIVERIES:
             self.congested = False
             self.slow_until_ms = now_ms + SLOW_CONSUMERS_MS
+        return False
 
     @property
     def deliveries(self):
@@ -354,6 +372,7 @@ cdef class Queue(Backlog):
         cdef Slot* entry
         cdef bint redelivered
         cdef Message message
+        self.check_drained()
         if self.may_expire:
             self.drop_expired(now_ms)
         while True:
@@ -362,7 +381,7 @@ cdef class Queue(Backlog):
                 return None
             log = self.level(slot)
             if self.durable and not self.may_deliver(log, slot, entry):
-                self.open_mark = log.open_mark
+                self.open_mark = log.open_mark if self.mirror is None else self.operations
                 return 0
             if self.bring_in(slot, entry):
                 break
@@ -372,6 +391,9 @@ cdef class Queue(Backlog):
         self.ready -= 1
         if redelivered:
             self.redelivered += 1
+        if self.events is not None:
+            self.note_event(EVENT_DELIVER, (FLAG_REDELIVERED if redelivered else 0)
+                            | (FLAG_NO_ACK if no_ack else 0), slot, 1, 0)
         if no_ack:
             self.left(log, slot)
             self.got_no_ack += 1
@@ -387,11 +409,17 @@ cdef class Queue(Backlog):
     # -- settling ----------------------------------------------------------------------------------
 
     cdef int ack(self, uint64_t slot) except -1:
+        if self.retired:
+            return 0
         self.unacked -= 1
         self.acked += 1
+        if self.events is not None:
+            self.note_event(EVENT_ACK, 0, slot, 1, 0)
         return self.left(self.level(slot), slot)
 
     cdef int reject(self, uint64_t slot) except -1:
+        if self.retired:
+            return 0
         self.unacked -= 1
         return self.discard(slot, DEAD_REJECTED)
 
@@ -400,6 +428,8 @@ cdef class Queue(Backlog):
         cdef SlotLog log = self.level(slot)
         cdef Slot* entry = log.at(position_of(slot))
         self.dropped += 1
+        if self.events is not None:
+            self.note_left(EVENT_REJECT if reason == DEAD_REJECTED else EVENT_LIMIT, slot)
         if self.dead_letters:
             if entry.content & 1 and not page_in(log, position_of(slot)):
                 self.unreadable += 1
@@ -410,11 +440,16 @@ cdef class Queue(Backlog):
 
     cdef int requeue(self, uint64_t slot) except -1:
         cdef SlotLog log = self.level(slot)
-        cdef Slot* entry = log.at(position_of(slot))
+        cdef Slot* entry
+        if self.retired:
+            return 0
+        entry = log.at(position_of(slot))
         self.unacked -= 1
         if entry.returns < RETURNS_MAX:
             entry.returns += 1
         entry.flags |= REDELIVERED
+        if self.events is not None:
+            self.note_event(EVENT_REQUEUE, 0, slot, 1, 0)
         if self.delivery_limit >= 0:
             if <int64_t>entry.returns > self.delivery_limit:
                 return self.discard(slot, DEAD_DELIVERY_LIMIT)
@@ -427,8 +462,12 @@ cdef class Queue(Backlog):
         return self.arm_head() if self.may_expire else 0
 
     cdef int take_back(self, uint64_t slot) except -1:
+        if self.retired:
+            return 0
         self.unacked -= 1
         self.delivered -= 1
+        if self.events is not None:
+            self.note_event(EVENT_TAKE_BACK, 0, slot, 1, 0)
         self.level(slot).put_back(position_of(slot))
         self.ready += 1
         self.enforce_limits()
@@ -451,12 +490,38 @@ cdef class Queue(Backlog):
         cdef SlotLog log
         while self.front(&slot) is not NULL:
             log = self.level(slot)
+            if self.events is not None:
+                self.note_event(EVENT_PURGE, 0, slot, 1, 0)
             log.take(position_of(slot))
             self.left(log, slot)
             self.ready -= 1
         if self.congested:
             self.check_relief()
         return count
+
+    cdef int stop_acting(self) except -1:
+        """Another node is the master: what was done here and not on all replicas was not done."""
+        self.take_back_all()
+        self.unacked = 0
+        self.run_count = 0
+        return 0
+
+    def tell_leaving(self):
+        """What has left in this turn is told now, before anything else is said."""
+        self.tell_gone()
+
+    def adopt(self, list slots not None):
+        """What consumers of the master before hold stays with them, if it is there; which."""
+        taken = self.take_out(slots)
+        self.unacked += <uint64_t>len(taken)
+        return taken
+
+    def begin_acting(self, int64_t now_ms):
+        """This node is the master: limits and times to live are kept here from now on."""
+        self.enforce_limits()
+        self.armed_ms = 0
+        if self.may_expire:
+            self.drop_expired(now_ms)
 
     # -- consumers ---------------------------------------------------------------------------------
 
@@ -515,7 +580,8 @@ cdef class Queue(Backlog):
         """The invariants; raises AssertionError where one does not hold."""
         logs = [self.log] if self.levels is None else [x for x in self.levels if x is not None]
         assert sum((<SlotLog>log).ready for log in logs) == self.ready
-        assert sum((<SlotLog>log).live for log in logs) == self.ready + self.unacked
+        held = self.ready + self.unacked + self.leaving
+        assert sum((<SlotLog>log).live for log in logs) == held
         for consumer in self.ring.members:
             assert (<ConsumerPort>consumer).available and consumer in self.consumers
         if self.levels is None and self.ready:

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from warren.model.message cimport Message
+from warren.model.message cimport PERSISTENT, Message
 from warren.model.ports cimport JournalPort
 
 cdef enum:
@@ -13,6 +13,7 @@ cdef enum:
 cdef enum:
     REDELIVERED = 1
     LOGGED = 2           # the log has it for this queue: that it leaves must be logged too
+    TRANSIENT = 4        # ... although it is not to outlive all replicas of a mirrored queue
 
 cdef struct Slot:
     uint64_t content     # the Message, owned; or its place << 1 | 1 when paged out; 0: it has left
@@ -24,12 +25,19 @@ cdef struct Slot:
 cdef struct Chunk:
     uint32_t ready
     uint32_t live
+    uint32_t retained
     uint64_t ready_bits[CHUNK_WORDS]
+    uint64_t retained_bits[CHUNK_WORDS]  # left the queue, kept for its cursors
     uint64_t logged_bits[CHUNK_WORDS]   # which are logged, while the slots are not in memory
     uint64_t body_bytes                 # of all live ones, likewise
     uint64_t index_place                # where the slots stand in the log, as they are; 0: nowhere
     bint index_kept                     # the index is needed after a restart, too
     Slot* slots                         # NULL: only in the log
+
+
+cdef inline uint8_t logged_as(Message message) noexcept:
+    """The flags of a message that the log has."""
+    return LOGGED if message.delivery_mode == PERSISTENT else LOGGED | TRANSIENT
 
 
 cdef class SlotLog:
@@ -47,17 +55,24 @@ cdef class SlotLog:
     cdef readonly uint64_t live
     cdef readonly uint64_t ready_bytes
     cdef readonly uint64_t live_bytes
+    cdef readonly uint64_t kept        # of the live ones, those that the log has
+    cdef readonly uint64_t kept_bytes
+    cdef readonly uint64_t retained        # beyond those: kept for cursors only
+    cdef readonly uint64_t retained_bytes
     # what may be delivered, and what may have been: see backlog.pyx
     cdef readonly uint64_t opened
     cdef uint64_t opening
     cdef uint64_t open_mark
     cdef uint64_t open_size
     cdef readonly uint64_t flagged_below
+    # of a mirrored queue: what all replicas in sync have; nothing behind it may be delivered
+    cdef readonly uint64_t committed
     # paging: how far it has come; positions of messages, then numbers of chunks
     cdef uint64_t out_to
     cdef uint64_t paged_to
     cdef uint64_t indexed_to
     cdef uint64_t spilled_to
+    cdef uint64_t spilled_behind   # likewise, of chunks that are kept for cursors only
 
     cdef int64_t append(self, Message message, int64_t expires_ms, bint ready,
                         uint8_t flags) except -1
@@ -73,6 +88,15 @@ cdef class SlotLog:
     cdef void take(self, uint64_t position) noexcept
     cdef void put_back(self, uint64_t position) noexcept
     cdef void remove(self, uint64_t position) noexcept
+    cdef void retain(self, uint64_t position) noexcept
+    cdef void unretain(self, uint64_t position) noexcept
+    cdef void release(self, uint64_t position) noexcept
+    cdef void drop_slot(self, uint64_t position) noexcept
+    cdef void uncount(self, Slot* slot) noexcept
+    cdef inline bint is_retained(self, uint64_t position) noexcept:
+        cdef Chunk* chunk = self.chunk_at(position)
+        return (chunk is not NULL and chunk.retained_bits[position % CHUNK_SLOTS >> 6]
+                >> (position & 63) & 1)
     cdef void free_chunk(self, size_t i) noexcept
     cdef void drop_index(self, Chunk* chunk) noexcept
     cdef void unkeep_index(self, Chunk* chunk) noexcept
@@ -82,6 +106,9 @@ cdef class SlotLog:
     cdef int make_room(self) except -1
     cdef Chunk* new_chunk(self) except NULL
     cdef void trim(self) noexcept
+    cdef int make_room_before(self, uint64_t number) except -1
+    cdef Slot* fill(self, uint64_t position) except NULL
+    cdef void make_all_ready(self) noexcept
 
 
 cdef inline Message message_of(Slot* slot):

@@ -2,9 +2,10 @@
 
 A message gets the next position when it comes in and keeps it until it leaves, so "requeue to its
 original place" is setting a bit. A slot is *ready* (its bit is set), *out* (delivered, waiting for
-a settlement) or gone. Slots live in chunks; a chunk whose messages are all gone is freed, also in
-the middle. The bits and the per-chunk counts make finding the next ready slot cheap however many
-slots before it are out: a run of 100,000 costs some 800 chunk headers, not 100,000 looks.
+a settlement), *retained* (it has left the queue and is kept for a cursor) or gone. Slots live in
+chunks; a chunk whose messages are all gone is freed, also in the middle. The bits and the per-chunk
+counts make finding the next ready slot cheap however many slots before it are out: a run of 100,000
+costs some 800 chunk headers, not 100,000 looks.
 
 With a journal, a slot may hold the message's place in the log instead of the message, and a chunk
 may stand in the log altogether, leaving only its header here; `paging.pyx` moves them.
@@ -225,6 +226,74 @@ cdef class SlotLog:
         self.next_position = position + 1
         return &chunk.slots[j]
 
+    cdef int make_room_before(self, uint64_t number) except -1:
+        """The directory begins with this chunk, or an earlier one."""
+        cdef size_t more = <size_t>(self.first_number - number), i
+        cdef Chunk** grown
+        if number >= self.first_number:
+            return 0
+        if more > SKIPPED_CHUNKS_MAX:
+            raise ValueError(f"no queue has a position in chunk {number}")
+        if self.first < more:
+            grown = <Chunk**>realloc(self.chunks, (self.capacity + more) * sizeof(Chunk*))
+            if grown is NULL:
+                raise MemoryError()
+            self.chunks = grown
+            self.capacity += more
+            memmove(grown + self.first + more, grown + self.first, self.count * sizeof(Chunk*))
+            self.first += more
+        for i in range(self.first - more, self.first):
+            self.chunks[i] = NULL
+        self.first -= more
+        self.count += more
+        self.first_number = number
+        return 0
+
+    cdef Slot* fill(self, uint64_t position) except NULL:
+        """As `restore`, for a message of a copy: it may come before others that are there."""
+        cdef uint64_t number = position // CHUNK_SLOTS
+        cdef Chunk* chunk
+        cdef int j = position % CHUNK_SLOTS
+        cdef size_t i
+        if position >= self.next_position:
+            return self.restore(position)
+        if self.count and number < self.first_number:
+            self.make_room_before(number)
+        if self.count == 0 or number >= self.first_number + self.count:
+            chunk = self.chunk_for(number)
+        else:
+            i = self.first + <size_t>(number - self.first_number)
+            if self.chunks[i] is NULL:
+                self.chunks[i] = self.new_chunk()
+            chunk = self.chunks[i]
+        if chunk.slots is NULL or chunk.slots[j].content:
+            raise ValueError(f"position {position} comes again")
+        chunk.live += 1
+        chunk.ready += 1
+        chunk.ready_bits[j >> 6] |= (<uint64_t>1) << (j & 63)
+        self.drop_index(chunk)
+        if self.ready == 0 or position < self.hint:
+            self.hint = position
+        self.live += 1
+        self.ready += 1
+        return &chunk.slots[j]
+
+    cdef void make_all_ready(self) noexcept:
+        """Whatever is out is back at its place."""
+        cdef size_t i
+        cdef int j
+        cdef Chunk* chunk
+        for i in range(self.first, self.first + self.count):
+            chunk = self.chunks[i]
+            if (chunk is NULL or chunk.slots is NULL
+                    or chunk.ready + chunk.retained == chunk.live):
+                continue
+            for j in range(CHUNK_SLOTS):
+                if chunk.slots[j].content and not (
+                        chunk.ready_bits[j >> 6] | chunk.retained_bits[j >> 6]) >> (j & 63) & 1:
+                    self.put_back((self.first_number + (i - self.first)) * CHUNK_SLOTS
+                                  + <uint64_t>j)
+
     cdef int64_t first_ready(self) noexcept:
         """The lowest ready position, or -1."""
         cdef uint64_t number
@@ -290,13 +359,57 @@ cdef class SlotLog:
 
     cdef void remove(self, uint64_t position) noexcept:
         """A message that is out leaves for good."""
-        cdef size_t i = self.first + <size_t>(position // CHUNK_SLOTS - self.first_number)
-        cdef Chunk* chunk = self.chunks[i]
-        cdef Slot* slot = &chunk.slots[position % CHUNK_SLOTS]
+        self.uncount(&self.chunk_of(position).slots[position % CHUNK_SLOTS])
+        self.drop_slot(position)
+
+    cdef void uncount(self, Slot* slot) noexcept:
+        """It is not one of the queue's any more."""
         self.live -= 1
         self.live_bytes -= slot.body_len
+        if slot.flags & LOGGED:
+            self.kept -= 1
+            self.kept_bytes -= slot.body_len
+
+    cdef void retain(self, uint64_t position) noexcept:
+        """A message that is out leaves the queue, and stays where it is for the queue's cursors."""
+        cdef Chunk* chunk = self.chunk_of(position)
+        cdef int j = position % CHUNK_SLOTS
+        chunk.retained_bits[j >> 6] |= (<uint64_t>1) << (j & 63)
+        chunk.retained += 1
+        self.retained += 1
+        self.retained_bytes += chunk.slots[j].body_len
+        self.uncount(&chunk.slots[j])
+
+    cdef void unretain(self, uint64_t position) noexcept:
+        """The other way round: it is out again. Its chunk's slots are in memory."""
+        cdef Chunk* chunk = self.chunk_of(position)
+        cdef int j = position % CHUNK_SLOTS
+        cdef Slot* slot = &chunk.slots[j]
+        chunk.retained_bits[j >> 6] &= ~((<uint64_t>1) << (j & 63))
+        chunk.retained -= 1
+        self.retained -= 1
+        self.retained_bytes -= slot.body_len
+        self.live += 1
+        self.live_bytes += slot.body_len
+        if slot.flags & LOGGED:
+            self.kept += 1
+            self.kept_bytes += slot.body_len
+
+    cdef void release(self, uint64_t position) noexcept:
+        """No cursor needs a retained message any more. Its chunk's slots are in memory."""
+        cdef Chunk* chunk = self.chunk_of(position)
+        cdef int j = position % CHUNK_SLOTS
+        chunk.retained_bits[j >> 6] &= ~((<uint64_t>1) << (j & 63))
+        chunk.retained -= 1
+        self.retained -= 1
+        self.retained_bytes -= chunk.slots[j].body_len
+        self.drop_slot(position)
+
+    cdef void drop_slot(self, uint64_t position) noexcept:
+        cdef size_t i = self.first + <size_t>(position // CHUNK_SLOTS - self.first_number)
+        cdef Chunk* chunk = self.chunks[i]
         chunk.live -= 1
-        self.drop_content(slot)
+        self.drop_content(&chunk.slots[position % CHUNK_SLOTS])
         if chunk.live == 0:
             # The chunk that is being filled is kept: more messages are coming to it.
             if position // CHUNK_SLOTS != self.next_position // CHUNK_SLOTS:

@@ -36,6 +36,16 @@ cdef void look_up(Chunk* chunk, uint64_t* bits, uint64_t* body_bytes) noexcept:
             body_bytes[0] += chunk.slots[j].body_len
 
 
+cdef void cut_off(Chunk* chunk, uint64_t first, uint64_t limit, uint64_t* bits,
+                  uint64_t* body_bytes) noexcept:
+    """Leaves out what stands at or behind a position."""
+    cdef int j
+    for j in range(CHUNK_SLOTS):
+        if first + <uint64_t>j >= limit and bits[j >> 6] >> (j & 63) & 1:
+            bits[j >> 6] &= ~((<uint64_t>1) << (j & 63))
+            body_bytes[0] -= chunk.slots[j].body_len
+
+
 cdef size_t room_for(SlotLog log) noexcept:
     cdef size_t room = LEVEL_BYTES, i
     cdef Chunk* chunk
@@ -45,16 +55,19 @@ cdef size_t room_for(SlotLog log) noexcept:
             room += CHUNK_BYTES
             if chunk.index_place == 0:
                 room += <size_t>chunk.live * ENTRY_BYTES
+            elif chunk.slots is not NULL:
+                room += CHUNK_SLOTS * ENTRY_BYTES
     return room
 
 
-cdef bytes encode_level(SlotLog log, int level, bint clean):
+cdef bytes encode_level(SlotLog log, int level, bint clean, uint64_t limit):
+    """All that stands before position `limit`."""
     cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>room_for(log))
     cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(out)
     cdef uint8_t* p = start + LEVEL_BYTES
     cdef uint64_t opened = log.flagged_below if clean else log.opened
     cdef uint64_t bits[2]
-    cdef uint64_t body_bytes = 0, number
+    cdef uint64_t body_bytes = 0, number, index_place, next_position = min(log.next_position, limit)
     cdef uint32_t count = 0, length
     cdef size_t i
     cdef Chunk* chunk
@@ -65,23 +78,29 @@ cdef bytes encode_level(SlotLog log, int level, bint clean):
         chunk = log.chunks[log.first + i]
         if chunk is NULL or chunk.live == 0:
             continue
+        number = log.first_number + i
+        if number * CHUNK_SLOTS >= limit:
+            continue
         look_up(chunk, bits, &body_bytes)
+        index_place = chunk.index_place
+        if (number + 1) * CHUNK_SLOTS > limit and chunk.slots is not NULL:
+            cut_off(chunk, number * CHUNK_SLOTS, limit, bits, &body_bytes)
+            index_place = 0
         if bits[0] == 0 and bits[1] == 0:
             log.unkeep_index(chunk)
             continue
-        number = log.first_number + i
         length = 0
-        if chunk.index_place == 0:
-            length = <uint32_t>encode_slots(log, chunk, number, p + CHUNK_BYTES, True)
+        if index_place == 0:
+            length = <uint32_t>encode_slots(log, chunk, bits, p + CHUNK_BYTES)
         memcpy(p, &number, 8)
-        memcpy(p + 8, &chunk.index_place, 8)
+        memcpy(p + 8, &index_place, 8)
         memcpy(p + 16, bits, 16)
         memcpy(p + 32, &body_bytes, 8)
         memcpy(p + 40, &length, 4)
         p += CHUNK_BYTES + length
         count += 1
     start[0] = <uint8_t>level
-    memcpy(start + 1, &log.next_position, 8)
+    memcpy(start + 1, &next_position, 8)
     memcpy(start + 9, &opened, 8)
     memcpy(start + 17, &log.flagged_below, 8)
     memcpy(start + 25, &count, 4)
@@ -131,6 +150,8 @@ cdef size_t decode_level(SlotLog log, bytes data, size_t at) except 0:
                 decode_slot(log, chunk, p + at + CHUNK_BYTES + at_entry)
         log.live += chunk.live
         log.ready += chunk.live
+        log.kept += chunk.live
+        log.kept_bytes += body_bytes
         log.live_bytes += body_bytes
         log.ready_bytes += body_bytes
         at = end

@@ -69,6 +69,8 @@ class Feeding(Core):
         if is_learner and view is not None and 0 < _last_epoch(hello) < view.unclean:
             # This copy may lack messages that are in the other: equal logs, but not equal queues.
             begins_anew = True
+        if is_learner and self._copies_in_full(hello):
+            begins_anew = True
         if begins_anew:
             if not is_learner:
                 return  # Late: a mirror has got more than that long ago.
@@ -89,6 +91,11 @@ class Feeding(Core):
     def _goes_on_with_copies(self) -> bool:
         """Whether a copy that was begun by another master may be completed."""
         return True
+
+    def _copies_in_full(self, hello: Hello) -> bool:
+        """Whether all is to be copied anew; once, and not what is being copied already."""
+        is_copied = hello.gap[0] < hello.gap[1] or _last_epoch(hello) >= self.epoch
+        return self.settings.sync_strategy == "full" and hello.last > 0 and not is_copied
 
     def _common(self, hello: Hello) -> int:
         return self.log.lineage.common(self.log.last_index, hello.lineage, hello.last)

@@ -16,7 +16,7 @@ from warren.replication.types import NUMBER_MAX, Batch, ProtocolError
 
 VERSION = 1
 #: One operation may be larger than a batch should be, but no frame is larger than this.
-FRAME_BYTES_MAX = (16 << 20) + 4096
+FRAME_BYTES_MAX = (512 << 20) + (1 << 20)
 
 APPEND, TOKEN, HELLO, MATCH, CHUNK, CREDIT = range(1, 7)
 #: What TOKEN's flags say: nothing is missing on the sender's disk; this is for the master to know.

@@ -39,12 +39,21 @@ class Mastering(Mirroring):
         self._window: deque[tuple[int, int]] = deque()
         self._window_bytes = 0
 
+    def took_office(self) -> None:
+        """The queue was served here before it had a ring: its deliveries go on."""
+        self._holds_office = True
+
     # -- looking
 
     @property
     def may_append(self) -> bool:
         """Whether operations can be given a place in the log now."""
         return self.is_master
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether another is to be the master."""
+        return self._hand_to is not None
 
     @property
     def is_congested(self) -> bool:
@@ -165,6 +174,21 @@ class Mastering(Mirroring):
         """Not if that could take for ever: this master may never serve without a new mirror."""
         return self.is_serving or self.has_enough
 
+    @property
+    def _wants_copies(self) -> bool:
+        is_wanted = self._is_sync_wanted or self.settings.sync_automatically
+        may_be = self.settings.sync_strategy != "event"
+        return is_wanted and may_be and not self._is_sync_cancelled
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether some learner is given what it lacks, or is to be."""
+        return (
+            self.is_master
+            and self._wants_copies
+            and any(feed.is_learner and not feed.is_full for feed in self._feeds.values())
+        )
+
     def _copy(self, feed: Feed) -> None:
         """Go on with the copy, if there is one.
 
@@ -174,10 +198,8 @@ class Mastering(Mirroring):
         if not (self.is_serving or feed.began_anew) or feed.is_copied or feed.is_reading:
             return
         settings = self.settings
-        is_wanted = self._is_sync_wanted or settings.sync_automatically
-        is_wanted = is_wanted and not self._is_sync_cancelled
         is_gone = self.log.head_index > feed.gap_upto
-        if not is_wanted and not is_gone:
+        if not self._wants_copies and not is_gone:
             return
         if feed.chunks_in_flight < settings.chunks_in_flight:
             feed.is_reading = True

@@ -108,6 +108,14 @@ class Replica(Mastering):
         """The link is gone."""
         self._down.add(node)
 
+    def positions(self) -> dict[str, int]:
+        """How far each replica is, as far as the master knows."""
+        if not self.is_master:
+            return {self.node: self.persisted_index}
+        known = {node: max(self._reports.get(node, 0), self._token) for node in self.ring[1:]}
+        learners = {feed.node: feed.persisted for feed in self._feeds.values() if feed.is_learner}
+        return {self.node: self.persisted_index, **known, **learners}
+
     def start_sync(self) -> None:
         """Copy what learners lack, now (`ha-sync-mode` manual)."""
         self._is_sync_wanted, self._is_sync_cancelled = True, False
@@ -116,6 +124,16 @@ class Replica(Mastering):
     def cancel_sync(self) -> None:
         """Stop copying. What has arrived stays, and live operations go on."""
         self._is_sync_wanted, self._is_sync_cancelled = False, True
+
+    def settings_changed(self, syncs_again: bool) -> None:
+        """The policy is another one: what waited for that goes on.
+
+        `syncs_again`: learners are to be filled by themselves from now on.
+        """
+        if syncs_again:
+            self._is_sync_cancelled = False
+        if self.is_master:
+            self._advance()
 
     def hand_over(self, to: str) -> None:
         """Make another replica the master, once all that was appended is committed.

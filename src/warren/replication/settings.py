@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ReplicaSettings:
-    """Policies may change the first four of a running replica."""
+    """Policies may change the first four of a running replica, and the strategy."""
 
     #: With fewer replicas in sync nothing is confirmed (`ha-min-in-sync`).
     min_in_sync: int = 1
@@ -35,3 +35,6 @@ class ReplicaSettings:
     #: Pieces of a copy: their size, and how many may be on their way.
     chunk_bytes: int = 64 << 10
     chunks_in_flight: int = 4
+    #: What learners are given (`ha-sync-strategy`): `incremental`, what they miss; `full`, all,
+    #: even if they have most of it; `event`, what the log still has, and never a copy.
+    sync_strategy: str = "incremental"

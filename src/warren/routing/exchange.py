@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, ClassVar, Final
 
 from warren.model.errors import CommandInvalid, PreconditionFailed
+from warren.model.ports import PublishCounts
 from warren.routing.binding import Binding, DestinationKind
 from warren.routing.consistent_hash import ConsistentHashMatcher
 from warren.routing.direct import DirectMatcher
@@ -56,6 +57,7 @@ class Exchange:
         "alternate",
         "arguments",
         "auto_delete",
+        "counts",
         "durable",
         "had_bindings",
         "internal",
@@ -90,6 +92,8 @@ class Exchange:
         self.made_by = "rmq-internal"
         #: Names of the exchanges that have a binding to it; kept by the engine.
         self.sources: set[str] = set()
+        #: What was published to it, and how many queues that went to.
+        self.counts = PublishCounts()
         self._matcher = matcher
         #: identity -> the binding and the object it leads to
         self._bindings: dict[Hashable, tuple[Binding, Hashable]] = {}
@@ -152,6 +156,16 @@ class Exchange:
         for binding in gone:
             self.unbind(binding)
         return gone
+
+    def redirect(self, kind: DestinationKind, name: str, destination: Hashable) -> bool:
+        """Have all bindings to one name lead to another object; whether there are any."""
+        bindings = self.bindings_to(kind, name)
+        for binding in bindings:
+            _, before = self._bindings[binding.identity]
+            self._matcher.unbind(binding.routing_key, binding.arguments, before)
+            self._matcher.bind(binding.routing_key, binding.arguments, destination)
+            self._bindings[binding.identity] = (binding, destination)
+        return bool(bindings)
 
     def clear(self) -> list[tuple[Binding, Hashable]]:
         """Remove all bindings, as when it is deleted; gives them back with their destinations."""

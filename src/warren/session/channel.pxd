@@ -64,6 +64,8 @@ cdef class Channel(PublisherPort):
     cdef public list transaction       # None: no transaction
     cdef public uint64_t max_message_bytes
     cdef readonly uint64_t published
+    cdef readonly uint64_t acked
+    cdef public uint64_t redelivered
     # consuming
     cdef readonly Deliveries deliveries
     cdef readonly dict consumers

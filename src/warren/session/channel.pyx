@@ -9,6 +9,8 @@ route they led to, and a repetition costs one comparison.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Realloc
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
@@ -99,8 +101,10 @@ cdef class Consumer(ConsumerPort):
         memcpy(p + 9, PyBytes_AS_STRING(address), address_len)
         p[9 + address_len] = 0xCE
         outlet.output.end += size
+        outlet.frames_out += 1
         outlet.write_content(channel.number, message)
         self.delivered += 1
+        channel.redelivered += redelivered
         if channel.traced:
             channel.engine.trace_delivery(channel, self.queue, message, redelivered)
         return outlet.wrote()
@@ -116,6 +120,11 @@ cdef class Consumer(ConsumerPort):
     def cancel(self):
         """No more deliveries; what is out stays out."""
         self.cancelled = True
+
+    def move_to(self, QueuePort queue not None):
+        """Its queue has another place; what is out stays the old one's."""
+        self.queue = queue
+        self.available = False
 
 
 cdef int share_out(list consumers, size_t first, int64_t now_ms) except -1:
@@ -271,6 +280,7 @@ cdef class Channel(PublisherPort):
         if route is None or not route.valid:
             route = self.find_route()
         message.address = route.address
+        route.counts.received += 1
         self.published += 1
         if self.transaction is not None:
             if message.marks & SPECIAL:
@@ -281,6 +291,7 @@ cdef class Channel(PublisherPort):
             mark = journal.commit_mark
         n = len(route.queues)
         if route.plain and n and not message.marks & SPECIAL and not self.traced:
+            route.counts.routed += <uint64_t>n
             if route.far and self.confirms is not None:
                 self.name_publisher()
             for i in range(n):
@@ -302,7 +313,7 @@ cdef class Channel(PublisherPort):
             if journal is not None:
                 # Only what this publish has written is waited for.
                 mark = journal.commit_mark if journal.commit_mark != mark else 0
-            self.confirms.note(refused == 0, mark, parts)
+            self.confirms.note(refused == 0, mark, parts, self.outlet.turn.now_us)
             if not self.confirms_due:
                 self.confirms_due = True
                 self.outlet.confirming.append(self)
@@ -408,6 +419,7 @@ cdef class Channel(PublisherPort):
                 self.touched = consumer
         self.deliveries.settle(i)
         if how == SETTLE_ACK:
+            self.acked += 1
             queue.ack(slot)
         elif how == SETTLE_REJECT:
             queue.reject(slot)
@@ -444,6 +456,9 @@ cdef class Channel(PublisherPort):
             self.wake_all()
         elif consumer is not None and not consumer.available:
             consumer.queue.consumer_ready(consumer)
+            if consumer.queue is not queue:
+                # It was settled with the place that its queue had before.
+                consumer.queue.pump(self.outlet.turn.now_ms)
         return queue.pump(self.outlet.turn.now_ms)
 
     def settle_tag(self, uint64_t tag, bint multiple, str how not None):
@@ -459,6 +474,25 @@ cdef class Channel(PublisherPort):
         if not no_ack:
             self.deliveries.push(slot, queue, None, self.outlet.turn.now_ms)
         return self.deliveries.last_tag
+
+    def disown(self, QueuePort queue not None):
+        """What is out of a queue is out no more: no limit counts it, and settling it does nothing.
+
+        The client does not know, and settles it some time; until then it keeps its tags.
+        """
+        cdef size_t i
+        cdef Delivery* entry
+        cdef Consumer consumer
+        for i in range(self.deliveries.count):
+            entry = self.deliveries.at(i)
+            if entry.queue is <PyObject*>queue and entry.consumer is not NULL:
+                consumer = <Consumer>entry.consumer
+                consumer.inflight -= 1
+                self.inflight -= 1
+                entry.consumer = NULL
+                Py_XDECREF(<PyObject*>consumer)
+        if self.global_prefetch:
+            self.wake_all()
 
     def set_global_prefetch(self, uint32_t limit):
         self.global_prefetch = limit

@@ -1,4 +1,4 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from warren.session.outlet cimport Outlet
 
@@ -8,6 +8,7 @@ from warren.session.outlet cimport Outlet
 cdef struct Pending:
     uint64_t last
     uint64_t mark
+    int64_t began_us       # when the first of them came
     uint64_t parts         # answers that are still to come
     bint accepted
     bint open              # the next publish of the same turn may join it
@@ -26,7 +27,7 @@ cdef class Confirms:
 
     cdef Pending* at(self, size_t i) noexcept
     cdef int grow(self) except -1
-    cdef int note(self, bint accepted, uint64_t mark, uint64_t parts) except -1
+    cdef int note(self, bint accepted, uint64_t mark, uint64_t parts, int64_t now_us) except -1
     cdef bint part_done(self, uint64_t tag, bint accepted) except -1
     cdef int note_refused(self, uint64_t tag) except -1
     cdef size_t forget_refused(self, uint64_t last) noexcept

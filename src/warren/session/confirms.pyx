@@ -7,7 +7,7 @@ and seldom; those that another node refused are told out of the middle of their 
 """
 
 cimport cython
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
 
@@ -39,7 +39,7 @@ cdef class Confirms:
         self.head = 0
         return 0
 
-    cdef int note(self, bint accepted, uint64_t mark, uint64_t parts) except -1:
+    cdef int note(self, bint accepted, uint64_t mark, uint64_t parts, int64_t now_us) except -1:
         """The verdict on the next publish; `mark` is its record in the log, 0 for none.
 
         `parts` is how often `part_done` will be called for it.
@@ -61,6 +61,7 @@ cdef class Confirms:
         newest.last = self.last
         newest.mark = mark
         newest.parts = parts
+        newest.began_us = now_us
         newest.accepted = accepted
         newest.open = True
         self.count += 1
@@ -116,10 +117,15 @@ cdef class Confirms:
     cdef int flush(self, Outlet outlet, int channel, uint64_t persisted) except -1:
         """The turn is over: tell the client of every run that the log has reached."""
         cdef Pending* oldest
-        cdef uint64_t acked = 0, refused
+        cdef uint64_t acked = 0, refused, timed = self.told
+        cdef int64_t now_us = 0
         cdef size_t i, n
         while self.count and self.at(0).mark <= persisted and self.at(0).parts == 0:
             oldest = self.at(0)
+            if now_us == 0:
+                now_us = outlet.turn.present_us()
+            outlet.turn.confirm_times.note(now_us - oldest.began_us, oldest.last - timed)
+            timed = oldest.last
             if oldest.accepted:
                 if self.refused_count:
                     n = self.forget_refused(oldest.last)
@@ -157,6 +163,7 @@ cdef class Confirms:
         p[19] = multiple
         p[20] = 0xCE
         outlet.output.end += 21
+        outlet.frames_out += 1
         outlet.wrote()
         return 0
 

@@ -1,7 +1,9 @@
+from collections.abc import Callable
 from typing import Any
 
 class Deliveries:
     live: int
     last_tag: int
+    def rebind(self, before: Any, after: Any, renumber: Callable[[int], int]) -> None: ...
     def outstanding(self) -> list[tuple[int, Any, Any, int]]: ...
     def __len__(self) -> int: ...

@@ -115,6 +115,18 @@ cdef class Deliveries:
                 kept += 1
         self.count = kept
 
+    def rebind(self, before, after, renumber):
+        """What is out of one queue is another's: its new slots are `renumber(slot)`."""
+        cdef size_t i
+        cdef Delivery* entry
+        for i in range(self.count):
+            entry = self.at(i)
+            if entry.queue is <PyObject*>before:
+                entry.slot = renumber(entry.slot)
+                Py_INCREF(after)
+                entry.queue = <PyObject*>after
+                Py_XDECREF(<PyObject*>before)
+
     def outstanding(self):
         """All outstanding deliveries, oldest first: (tag, queue, consumer or None, time in ms)."""
         cdef size_t i

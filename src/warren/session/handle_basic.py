@@ -64,6 +64,7 @@ def get(channel: Channel, _reserved: int, queue: str, no_ack: bool) -> Reply:
     if found is None:
         return "basic.get-empty", ""
     message, tag, redelivered, remaining = found
+    channel.redelivered += redelivered
     payload = encode_method(
         GET_OK,
         tag,

@@ -1,4 +1,4 @@
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from warren.model.message cimport Message
 from warren.model.ports cimport LinkPort, TurnClock
@@ -22,6 +22,7 @@ cdef class Outlet:
     cdef public bint flush_wanted
     cdef public uint32_t frame_max
     cdef readonly TurnClock turn
+    cdef readonly uint64_t frames_out
     cdef list confirming            # channels with confirms to tell at the end of the turn
 
     cdef int wrote(self) except -1

@@ -9,6 +9,7 @@ class Outlet:
     flush_wanted: bool
     frame_max: int
     turn: TurnClock
+    frames_out: int
     def __init__(self, link: LinkPort, turn: TurnClock) -> None: ...
     @property
     def now_ms(self) -> int: ...

@@ -57,6 +57,7 @@ cdef class Outlet:
         p += 7 + message.header_len
         p[0] = 0xCE
         p += 1
+        self.frames_out += 1
         while left:
             n = left if left < limit else limit
             p[0] = 3
@@ -67,17 +68,20 @@ cdef class Outlet:
             p += n + 8
             body += n
             left -= n
+            self.frames_out += 1
         self.output.end += p - start
         return 0
 
     def method(self, int channel, bytes payload not None):
         """Send one method frame."""
         self.output.method(channel, payload)
+        self.frames_out += 1
         self.wrote()
 
     def method_with_content(self, int channel, bytes payload not None, Message message not None):
         """Send a method and the content that belongs to it."""
         self.output.method(channel, payload)
+        self.frames_out += 1
         self.output.reserve(self.content_size(message))
         self.write_content(channel, message)
         self.wrote()

@@ -16,7 +16,7 @@ from warren.store.crc32c import checksum
 from warren.store.files import Files, WritableFiles
 
 MAGIC = b"WARRENCP"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _HEAD = struct.Struct("<8sII")
 _BODY = struct.Struct("<QIIB3xQII")
 _SEGMENT = struct.Struct("<IQQQQ")

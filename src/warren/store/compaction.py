@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SLICE_BYTES = 1 << 20
 STEP_RECORDS = 512
 _CONTENT = struct.Struct("<IIII")
-_TARGET = struct.Struct("<IIQQQq")
+_TARGET = struct.Struct("<IIQQQqQQ")
 _SLOT = struct.Struct("<Q")
 
 
@@ -78,7 +78,7 @@ class Compaction:
         needed = []
         count = _CONTENT.unpack_from(payload)[0]
         for i in range(count):
-            queue_id, flags, epoch, index, slot, wall_ms = _TARGET.unpack_from(
+            queue_id, flags, epoch, index, slot, wall_ms, _, _ = _TARGET.unpack_from(
                 payload, _CONTENT.size + i * _TARGET.size
             )
             queue = self.journal.queues.get(queue_id)

@@ -16,10 +16,11 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from warren.model.message cimport Address, Message
-from warren.model.ports cimport JournalPort, QueuePort, Run
+from warren.model.ports cimport JournalPort, MirrorPort, QueuePort, Run
 from warren.store.appender cimport (
     RECORD_HEADER_BYTES, Appender, pthread_mutex_lock, pthread_mutex_unlock,
 )
+from warren.store.batch_entry cimport add_entry
 from warren.store.octets cimport load32, store32, store64
 from warren.store.scanner cimport whole
 from warren.wire.content cimport scan_content
@@ -60,6 +61,8 @@ cdef class Journal(JournalPort):
         self.queues = {}
         self.leaving = []
         self.opening = []
+        self.ringing = []
+        self.mirrored = []
         self.waiters = deque()
         self.addresses = {}
         self.wall_offset_ms = wall_offset_ms
@@ -163,6 +166,14 @@ cdef class Journal(JournalPort):
         segment.live += 1
         return True
 
+    def retain_kept(self, uint64_t place, uint32_t size):
+        """What stands there is needed once more, also after a restart."""
+        cdef Segment* segment = self.segment(<uint32_t>(place >> 32))
+        if segment is not NULL and segment.exists:
+            segment.live += 1
+            segment.kept += 1
+            segment.live_bytes += size
+
     # -- writing -----------------------------------------------------------------------------------
 
     cdef uint64_t seal(self, uint8_t* header, int kind, uint32_t queue_id, uint64_t epoch,
@@ -183,7 +194,7 @@ cdef class Journal(JournalPort):
         return <uint64_t>log.segment << 32 | (log.segment_end - RECORD_HEADER_BYTES - length)
 
     cdef int stage(self, QueuePort queue, uint64_t slot, int64_t expires_ms,
-                   bint opened) except -1:
+                   int how) except -1:
         cdef Target* grown
         cdef Target* target
         cdef size_t room
@@ -197,11 +208,17 @@ cdef class Journal(JournalPort):
         queue.operations += 1
         target = &self.targets[self.target_count]
         target.queue_id = queue.queue_id
-        target.flags = TARGET_OPENED if opened else 0
+        target.flags = how & (TARGET_OPENED | TARGET_TRANSIENT)
         target.epoch = queue.epoch
         target.index = queue.operations
         target.slot = slot
         target.wall_ms = self.to_wall(expires_ms)
+        target.gateway = target.sequence = 0
+        if queue.mirror is not None:
+            target.gateway = queue.mirror.gateway
+            target.sequence = queue.mirror.sequence
+            self.mirrored.append((self.target_count, queue))
+            queue.mirror.staged()
         self.target_count += 1
         self.staged = True
         return 0
@@ -214,15 +231,66 @@ cdef class Journal(JournalPort):
             return 0
         self.target_count = 0
         self.staged = False
-        message.place = self.write_message(PUBLISH, message, self.targets, count)
-        self.commit_mark = self.log.next_sequence - 1
+        if self.batch is not None and message.place:
+            add_entry(self.batch, message, count, <char*>self.targets, count * sizeof(Target))
+        else:
+            message.place = self.write_message(PUBLISH, message, self.targets, count)
+            self.commit_mark = self.log.next_sequence - 1
         segment = self.segment(<uint32_t>(message.place >> 32))
         count -= min(count, self.unstaged)
         self.unstaged = 0
         segment.live += count
         segment.kept += count
         segment.live_bytes += <uint64_t>count * message.body_len
+        if self.mirrored:
+            self.tell_mirrors(message)
         return 0
+
+    def tell_mirrors(self, Message message not None):
+        """The message goes on to the other replicas of its mirrored queues."""
+        cdef QueuePort queue
+        cdef Target* target
+        mirrored, self.mirrored = self.mirrored, []
+        for i, queue in mirrored:
+            target = &self.targets[<size_t>i]
+            queue.mirror.gateway = target.gateway
+            queue.mirror.sequence = target.sequence
+            queue.mirror.published(message, target.slot, target.wall_ms,
+                                   target.flags & TARGET_OPENED)
+
+    cdef uint64_t write_copy(self, Message message, Target* target) except 0:
+        """A message of another replica, for one queue; its place."""
+        cdef Segment* segment
+        cdef uint64_t place = self.write_message(PUBLISH, message, target, 1)
+        segment = self.segment(<uint32_t>(place >> 32))
+        segment.live += 1
+        segment.kept += 1
+        segment.live_bytes += message.body_len
+        return place
+
+    cdef uint64_t ring_record(self, QueuePort queue, int how, const uint8_t* data, size_t n,
+                              bint lazy) except 0:
+        """A record about the ring of a queue; the record's own number."""
+        cdef uint8_t* header = self.log.reserve(RECORD_HEADER_BYTES + 9 + n)
+        cdef bint awaited = self.awaited
+        store64(header + RECORD_HEADER_BYTES, queue.operations)
+        header[RECORD_HEADER_BYTES + 8] = <uint8_t>how
+        memcpy(header + RECORD_HEADER_BYTES + 9, data, n)
+        self.seal(header, RING, queue.queue_id, queue.epoch, <uint32_t>(9 + n))
+        if lazy:
+            self.awaited = awaited
+        return self.log.next_sequence - 1
+
+    def find_queue(self, uint32_t queue_id):
+        """`queue_of` for Python."""
+        return self.queue_of(queue_id)
+
+    cdef QueuePort queue_of(self, uint32_t queue_id):
+        """The queue with that number; a copy is made when the log speaks of it first."""
+        queue = self.queues.get(queue_id)
+        if queue is None and self.on_unknown is not None:
+            queue = self.on_unknown(queue_id)
+        return <QueuePort>queue
 
     cdef uint64_t write_message(self, int kind, Message message, Target* targets,
                                 size_t count) except 0:
@@ -260,13 +328,8 @@ cdef class Journal(JournalPort):
         return 0
 
     cdef int gone(self, QueuePort queue, Run* runs, size_t count) except -1:
-        cdef size_t n = 8 + count * sizeof(Run)
-        cdef uint8_t* header = self.log.reserve(RECORD_HEADER_BYTES + n)
-        queue.operations += 1
-        store64(header + RECORD_HEADER_BYTES, queue.operations)
-        memcpy(header + RECORD_HEADER_BYTES + 8, runs, count * sizeof(Run))
-        self.seal(header, GONE, queue.queue_id, queue.epoch, <uint32_t>n)
-        return 0
+        self.operation(GONE, queue, runs, count * sizeof(Run))
+        return 0 if queue.mirror is None else queue.mirror.gone(runs, count)
 
     cdef uint64_t short_record(self, int kind, QueuePort queue, uint64_t value) except 0:
         """A record that says one number of a queue; the record's own number."""
@@ -275,6 +338,8 @@ cdef class Journal(JournalPort):
         store64(header + RECORD_HEADER_BYTES, queue.operations)
         store64(header + RECORD_HEADER_BYTES + 8, value)
         self.seal(header, kind, queue.queue_id, queue.epoch, 16)
+        if queue.mirror is not None:
+            queue.mirror.said(kind, value)
         return self.log.next_sequence - 1
 
     cdef int returned(self, QueuePort queue, uint64_t slot) except -1:
@@ -282,8 +347,24 @@ cdef class Journal(JournalPort):
         return 0
 
     cdef uint64_t open_up(self, QueuePort queue, uint64_t slot) except 0:
+        if queue.mirror is not None:
+            # It counts when all replicas have it, and then the mirror has the queue deliver.
+            self.short_record(WATERMARK, queue, slot)
+            return queue.operations
         self.opening.append(queue)
         return self.short_record(WATERMARK, queue, slot)
+
+    cdef uint64_t operation(self, int kind, QueuePort queue, const void* data, size_t n) except 0:
+        """A record of one operation of a queue; the record's own number."""
+        cdef uint8_t* header = self.log.reserve(RECORD_HEADER_BYTES + 8 + n)
+        queue.operations += 1
+        store64(header + RECORD_HEADER_BYTES, queue.operations)
+        memcpy(header + RECORD_HEADER_BYTES + 8, data, n)
+        self.seal(header, kind, queue.queue_id, queue.epoch, <uint32_t>(8 + n))
+        return self.log.next_sequence - 1
+
+    cdef uint64_t cursor(self, QueuePort queue, bytes operation) except 0:
+        return self.operation(CURSOR, queue, <char*>operation, len(operation))
 
     cdef int place_aside(self, QueuePort queue, Message message) except -1:
         message.place = self.write_message(PLACED, message, self.targets, 0)
@@ -319,6 +400,7 @@ cdef class Journal(JournalPort):
         cdef Segment* segment
         cdef bytearray packed = bytearray()
         for queue, slot, index, epoch, flags, wall_ms in targets:
+            moved.gateway = moved.sequence = 0
             moved.queue_id = queue.queue_id
             moved.flags = flags
             moved.epoch = epoch
@@ -434,14 +516,23 @@ cdef class Journal(JournalPort):
 
     cdef int end_turn(self) except -1:
         cdef QueuePort queue
+        cdef MirrorPort mirror
         cdef list leaving
-        if self.leaving:
+        while self.leaving or self.ringing:
             leaving = self.leaving
             self.leaving = []
             for queue in leaving:
                 queue.tell_gone()
+            leaving = self.ringing
+            self.ringing = []
+            for mirror in leaving:
+                mirror.end_turn()
         if self.awaited or (self.pending and self.log.filling.length > LAZY_BYTES):
             self.push()
+        return 0
+
+    cdef int rings(self, MirrorPort mirror) except -1:
+        self.ringing.append(mirror)
         return 0
 
     cdef int push(self) except -1:

@@ -11,7 +11,7 @@ from warren.store.crc32c import checksum
 from warren.store.scanner import Record
 
 SEGMENT_MAGIC = b"WARRENWL"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SEGMENT_HEADER = struct.Struct("<8sIIQI")
 SEGMENT_HEADER_BYTES = 32
 RECORD_HEADER = struct.Struct("<IIQBBHIQ")
@@ -32,11 +32,13 @@ class Kind(IntEnum):
     REQUEUE = 3
     WATERMARK = 4
     INDEX = 5
-    VIEW = 6
+    RING = 6
     METADATA = 7
     PLACED = 8
     MOVED = 9
     MARK = 10
+    CURSOR = 11
+    BATCH = 12
 
 
 def encode_record(record: Record, salt: int = 0) -> bytes:

@@ -168,7 +168,7 @@ class Recovery:
     def _load_checkpoint(self, checkpoint: Checkpoint, load: Callable[[bytes], None]) -> None:
         load(checkpoint.metadata)
         for known in checkpoint.queues:
-            queue = self.journal.queues.get(known.queue_id)
+            queue = self.journal.find_queue(known.queue_id)
             if queue is None:
                 continue
             queue.epoch = known.epoch

@@ -19,7 +19,16 @@ from typing import TextIO
 import msgspec
 
 ROOT = "warren"
-CATEGORIES = ("connection", "channel", "queue", "mirroring", "cluster", "store", "management")
+CATEGORIES = (
+    "connection",
+    "channel",
+    "queue",
+    "mirroring",
+    "cluster",
+    "store",
+    "management",
+    "shovel",
+)
 NOTICE = 25
 BLANKED = "***"
 
@@ -65,6 +74,24 @@ def configure_logging(
         root.addHandler(logging.NullHandler())
 
 
+def set_level(level: str, category: str | None = None) -> None:
+    """Change the level of a category, or of all, while the program runs.
+
+    Handlers with a threshold of their own follow for as long as they are there.
+    """
+    number = _LEVELS[level]
+    names = CATEGORIES if category is None else (category,)
+    if category is None:
+        logging.getLogger(ROOT).setLevel(number)
+    for name in names:
+        logger(name).setLevel(number)
+    for handler in logging.getLogger(ROOT).handlers:
+        for one in handler.filters:
+            follow = getattr(one, "follow", None)
+            if follow is not None:
+                follow(number, category)
+
+
 def add_log_file(
     path: Path, formatter: str = "plaintext", rotation_bytes: int = 0, rotation_count: int = 5
 ) -> None:
@@ -80,6 +107,16 @@ def add_handler(handler: logging.Handler, formatter: str = "plaintext") -> None:
     """Write the log to another handler as well."""
     handler.setFormatter(JsonFormatter() if formatter == "json" else PlainFormatter())
     logging.getLogger(ROOT).addHandler(handler)
+
+
+def remove_handler(handler: logging.Handler) -> None:
+    """No longer write the log to a handler; nothing happens when it was not."""
+    logging.getLogger(ROOT).removeHandler(handler)
+
+
+def level_number(name: str) -> int:
+    """The number of a level of the configuration. Raises KeyError."""
+    return _LEVELS[name]
 
 
 class PlainFormatter(logging.Formatter):

@@ -26,6 +26,7 @@ from typing import Self
 
 from warren.base.runtime import control_socket
 from warren.node.local_nodes import (
+    LOOPBACK,
     READY_S,
     Control,
     LocalNode,
@@ -38,6 +39,7 @@ from warren.node.local_nodes import (
 )
 from warren.node.process_mark import ProcessMark
 from warren.node.secret import make_secret_file
+from warren.testing.link_proxies import LinkProxies
 from warren.testing.ports import reserve_ports
 
 #: How long a node that was asked to stop may take.
@@ -68,7 +70,8 @@ class Cluster:
     """See the module's text. `config` takes keys of rabbitmq.conf for all nodes.
 
     `node_config` takes more of them by the number of a node. With a `directory` the nodes' files
-    are there and stay.
+    are there and stay. With `proxied_links` what nodes say to each other goes through `links`,
+    which can be cut in one direction only, slowed down and reset.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Cluster:
         node_config: Mapping[int, Mapping[str, object]] | None = None,
         directory: Path | str | None = None,
         ready_s: float = READY_S,
+        proxied_links: bool = False,
     ) -> None:
         if n < 1:
             raise ValueError("a cluster has at least one node")
@@ -90,6 +94,8 @@ class Cluster:
         self._node_config = dict(node_config or {})
         self._kept = None if directory is None else Path(directory).absolute()
         self._ready_s = ready_s
+        self._proxied = proxied_links
+        self._links: LinkProxies | None = None
         self._nodes: list[LocalNode] = []
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
@@ -139,12 +145,18 @@ class Cluster:
             LocalNode(number, f"node{number}@localhost", self._directory / f"node{number}", *four)
             for number, four in enumerate(zip(*[iter(ports)] * 4, strict=True), start=1)
         ]
+        if self._proxied:
+            self._links = LinkProxies(
+                {node.number: node.link_port for node in self._nodes}, self._ends
+            )
 
     def _launch(self, numbers: Iterable[int], wait: bool = True) -> None:
         starting = []
         for number in numbers:
             node = self._nodes[number - 1]
-            more = {**self._config, **self._node_config.get(number, {})}
+            if self._links is not None:
+                self._links.listen_for(number)
+            more = {**self._link_config(node), **self._config, **self._node_config.get(number, {})}
             secret_file = self._directory / "cookie"
             configuration = write_configuration(self._nodes, node, secret_file, more)
             env = {"WARREN_RUNTIME_DIR": str(self._sockets)}
@@ -156,11 +168,23 @@ class Cluster:
         else:
             do_not_await(starting)
 
+    def _link_config(self, node: LocalNode) -> dict[str, object]:
+        """Where the node finds the others, when there are proxies between them."""
+        links = self._links
+        if links is None:
+            return {}
+        others = [other for other in self._nodes if other is not node]
+        return {
+            f"cluster.nodes.{other.name}": f"{LOOPBACK}:{links.port(node.number, other.number)}"
+            for other in others
+        }
+
     def down(self) -> None:
         """End all nodes and remove their files; twice is fine."""
         self._end_all()
         self._ends.close()
         self._nodes = []
+        self._links = None
         self._parted.clear()
 
     def _end_all(self) -> None:
@@ -284,6 +308,8 @@ class Cluster:
     def _gone(self, n: int) -> None:
         del self._processes[n]
         self._paused.discard(n)
+        if self._links is not None:
+            self._links.refuse_for(n)
 
     def start(self, n: int, wait: bool = True) -> None:
         """Start a node that was killed or stopped; returns when it is ready, or at once.
@@ -340,6 +366,13 @@ class Cluster:
             if n in self.running:
                 self._control(n).block(self._node(peer))
 
+    @property
+    def links(self) -> LinkProxies:
+        """The proxies between the nodes. Raises RuntimeError where there are none."""
+        if self._links is None:
+            raise RuntimeError("there are no proxies: Cluster(n, proxied_links=True) has them")
+        return self._links
+
     def isolate(self, n: int) -> None:
         """Part a node from all others."""
         self._node(n)
@@ -357,6 +390,8 @@ class Cluster:
     def heal(self) -> None:
         """Let everything through between all nodes."""
         self._parted.clear()
+        if self._links is not None:
+            self._links.heal()
         for n in self.running:
             self._control(n).unblock_all()
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import venv
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from harness.paths import (
 )
 from harness.suite import Patch, Suite
 
+#: Before the second and the third try of a download.
+PAUSES_S = (5, 20)
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
@@ -97,8 +100,13 @@ def _apply(source: Path, patch: Patch) -> None:
 
 
 def _run(*command: str) -> None:
-    result = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    if result.returncode != 0:
-        raise WorkspaceError(f"{' '.join(command)} failed:\n{result.stdout[-4000:]}")
+    """Downloads, all of them: an index that does not answer is asked again after a while."""
+    for pause_s in (*PAUSES_S, None):
+        result = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if result.returncode == 0:
+            return
+        if pause_s is not None:
+            time.sleep(pause_s)
+    raise WorkspaceError(f"{' '.join(command)} failed:\n{result.stdout[-4000:]}")

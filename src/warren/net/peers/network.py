@@ -142,6 +142,18 @@ class PeerNetwork:
         finally:
             self.hub.end_turn()
 
+    def keep_alive(self) -> None:
+        """Say that this node is there, in the middle of something that holds the loop up.
+
+        Data that waits for the end of the turn is not sent before it: such links stay silent.
+        """
+        now_ms = self.now_ms()
+        for link in list(self._links):
+            is_free = link.is_ready and not link.closed and not link.pending_bytes
+            if is_free and now_ms - link.sent_ms >= self.options.ping_ms:
+                link.ping()
+                link.flush()
+
     def drop(self, peer: str) -> None:
         """End both links; the peer is called again if it still is one."""
         for link in list(self._links_with(peer)):
@@ -361,6 +373,7 @@ class PeerNetwork:
         self.log.info("%s: has called, incarnation %d", link.name, hello.incarnation)
         self._accepted[name] = link
         link.sink = self._owner.make_home_sink(link)
+        link.ring = self._owner.make_ring_sink(link)
         link.hold_credit(self._credit_held)
         if name in self._diallers and self._diallers[name].link is None:
             self._diallers[name].hurry()

@@ -26,6 +26,10 @@ class PeerOwner:
         """Who takes what comes on a link that was accepted; an older one has been closed."""
         return PythonSink()
 
+    def make_ring_sink(self, _link: PeerLink) -> FrameSink | None:
+        """Who takes the ring frames of a link that was accepted."""
+        return None
+
     def on_control(self, peer: str, kind: int, payload: bytes) -> None:
         """A control frame came, on either link."""
 

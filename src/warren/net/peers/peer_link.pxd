@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from warren.model.ports cimport PeerPort
+from warren.model.ports cimport FrameSink, PeerPort
 from warren.net.hub cimport Hub
 from warren.wire.output cimport Output
 
@@ -19,6 +19,7 @@ cdef class PeerLink(PeerPort):
     cdef readonly int64_t sent_ms
     cdef readonly int64_t bytes_in
     cdef readonly int64_t bytes_out
+    cdef public FrameSink ring       # who takes ring frames; None: nobody
     cdef public object on_drained    # called when data that had piled up has left, or None
     # incoming
     cdef uint8_t* incoming

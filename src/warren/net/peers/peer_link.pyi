@@ -3,7 +3,7 @@ import socket as socket_module
 from collections.abc import Callable
 from typing import Protocol
 
-from warren.model.ports import PeerPort
+from warren.model.ports import FrameSink, PeerPort
 from warren.net.hub import Hub
 
 UNSENT_BYTES_MAX: int
@@ -27,6 +27,7 @@ class PeerLink(PeerPort):
     bytes_in: int
     bytes_out: int
     window_bytes: int
+    ring: FrameSink | None
     on_drained: Callable[[], None] | None
     def __init__(
         self,

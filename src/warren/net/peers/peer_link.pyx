@@ -20,7 +20,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
 from warren.model.ports cimport (
-    CONTROL_KINDS, FrameSink, GATEWAY_KINDS, PEER_FRAME_BYTES_MAX,
+    CONTROL_KINDS, GATEWAY_KINDS, PEER_FRAME_BYTES_MAX, RING_KINDS, FrameSink,
 )
 from warren.net.hub cimport Hub
 from warren.wire.octets cimport load32, load64, store32, store64
@@ -170,6 +170,8 @@ cdef class PeerLink(PeerPort):
 
     cdef int take_data_frame(self, int kind, const uint8_t* payload, size_t n) except -1:
         cdef FrameSink sink = self.sink
+        if kind >= RING_KINDS and self.ring is not None:
+            sink = self.ring
         if self.state != READY or kind >= FIRST_UNKNOWN_KIND or sink is None:
             raise ValueError(f"a frame of kind {kind} that nobody takes here")
         if not self.dialled:

@@ -1,0 +1,61 @@
+"""What happens on the broker: events and the log, as they come."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from warren.ctl.command import Command, Run, number
+
+LOOK_AGAIN_S = 0.5
+
+
+def events(run: Run) -> None:
+    """What happened lately; with --follow, what happens until interrupted."""
+    last = 0
+    until_s = None
+    if "for" in run.options:
+        until_s = time.monotonic() + number(run.options["for"], "for")
+    while True:
+        for event in run.client.get(f"/cluster/events?since={last}"):
+            last = event["id"]
+            _show_event(run, event)
+        if "follow" not in run.options or (until_s is not None and time.monotonic() >= until_s):
+            return
+        time.sleep(LOOK_AGAIN_S)
+
+
+def follow_events(run: Run) -> None:
+    run.options["follow"] = ""
+    run.options.setdefault("json", "")
+    events(run)
+
+
+def _show_event(run: Run, event: dict[str, Any]) -> None:
+    if run.formatter == "json":
+        run.say(json.dumps(event))
+        return
+    from warren.ctl.terminal import painted, without_control
+
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["timestamp"] / 1000))
+    details = " ".join(f"{key}={value}" for key, value in event["details"].items())
+    run.say(f"{moment}  {painted(event['event'], 'bold')}  {without_control(details)}")
+
+
+COMMANDS = (
+    Command(
+        "events",
+        "",
+        "Shows what happened lately; with -f, what happens",
+        events,
+        {"follow": False, "for": True},
+    ),
+    Command(
+        "consume_event_stream",
+        "",
+        "Shows what happens as JSON, one event a line",
+        follow_events,
+        {"for": True},
+    ),
+)

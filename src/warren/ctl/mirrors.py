@@ -1,0 +1,139 @@
+"""Commands about mirrored queues: their rings, synchronising them, and moving their masters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from warren.ctl.command import Command, Run, q
+from warren.ctl.errors import BAD_DATA, TIMEOUT, CtlError
+
+#: How often the progress of a copy is looked at, and how long it may be before it has begun.
+LOOK_S, BEGIN_S = 0.5, 5.0
+COLUMNS = (
+    "node",
+    "role",
+    "synchronised",
+    "online",
+    "position",
+    "lag_messages",
+    "lag_bytes",
+    "progress",
+)
+
+
+def queue_place(run: Run) -> str:
+    """The path of the queue that is named. Raises CtlError when there is none."""
+    place = f"/queues/{run.vhost_path}/{q(run.word(0))}"
+    if run.client.call("GET", f"{place}?columns=name").status == 404:
+        raise CtlError(BAD_DATA, f"Error:\nno queue '{run.word(0)}' in vhost '{run.vhost}'")
+    return place
+
+
+def mirrors(run: Run) -> None:
+    run.banner(f"Mirrors of queue '{run.word(0)}' in vhost '{run.vhost}' ...")
+    ring = run.client.get(f"{queue_place(run)}/mirrors")
+    if run.formatter == "json":
+        import json
+
+        run.say(json.dumps(ring))
+        return
+    rows = [{**replica, "progress": _progress(replica)} for replica in ring["replicas"]]
+    if run.formatter == "csv":
+        run.table(rows, COLUMNS)
+        return
+    where = f", master on {ring['master']}" if ring["master"] else ""
+    run.say(f"{ring['state']}{where}, epoch {ring['epoch']}")
+    run.table(rows, COLUMNS)
+    for line in ring["explain"]:
+        run.say(line)
+
+
+def explain(run: Run) -> None:
+    run.banner(f"What would follow for queue '{run.word(0)}' in vhost '{run.vhost}' ...")
+    ring = run.client.get(f"{queue_place(run)}/mirrors")
+    if run.formatter == "json":
+        import json
+
+        run.say(json.dumps(ring["explain"]))
+        return
+    for line in ring["explain"]:
+        run.say(line)
+
+
+def _progress(replica: dict[str, Any]) -> str:
+    """`1200/5000 messages, 3.4 MB, 12 s left` while a copy is under way."""
+    sync = replica["sync"]
+    if sync is None:
+        return ""
+    said = [f"{_or_unknown(sync['done'])}/{_or_unknown(sync['total'])} messages"]
+    if sync["bytes_done"] is not None:
+        said.append(f"{sync['bytes_done'] / 1e6:.1f} MB")
+    if sync["eta_seconds"] is not None:
+        said.append(f"{sync['eta_seconds']:.0f} s left")
+    return ", ".join(said)
+
+
+def _or_unknown(number: int | None) -> str:
+    return "?" if number is None else str(number)
+
+
+def sync_queue(run: Run) -> None:
+    run.banner(f"Synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
+    place = queue_place(run)
+    run.client.want("POST", f"{place}/actions", {"action": "sync"})
+    if "no-wait" not in run.options:
+        _wait_for_sync(run, place)
+
+
+def _wait_for_sync(run: Run, place: str) -> None:
+    """Until all that are online are synchronised. Raises CtlError when that ends otherwise."""
+    end_s = time.monotonic() + float(run.options.get("timeout", "inf"))
+    idle_s = time.monotonic()
+    while missing := _missing(run.client.get(f"{place}/mirrors")):
+        now_s = time.monotonic()
+        if any(replica["sync"] is not None for replica in missing):
+            idle_s = now_s
+        names = ", ".join(replica["node"] for replica in missing)
+        if now_s >= end_s:
+            raise CtlError(TIMEOUT, f"Error:\nnot synchronised in time: {names}")
+        if now_s - idle_s > BEGIN_S:
+            raise CtlError(BAD_DATA, f"Error:\nsynchronising has ended, without {names}")
+        time.sleep(LOOK_S)
+
+
+def _missing(ring: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    return [row for row in ring["replicas"] if row["online"] and not row["synchronised"]]
+
+
+def cancel_sync_queue(run: Run) -> None:
+    run.banner(f"Stopping synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
+    run.client.want("POST", f"{queue_place(run)}/actions", {"action": "cancel_sync"})
+
+
+def transfer_master(run: Run) -> None:
+    name, node = run.word(0), run.word(1)
+    run.banner(f"Transferring the master of queue '{name}' in vhost '{run.vhost}' to {node} ...")
+    asked = {"action": "transfer_leader", "node": node}
+    run.client.want("POST", f"{queue_place(run)}/actions", asked)
+
+
+COMMANDS = (
+    Command("mirrors", "<queue>", "Shows the ring of a queue: who has what", mirrors),
+    Command("explain", "<queue>", "Says what would follow from the loss of each node", explain),
+    Command(
+        "sync_queue",
+        "<queue>",
+        "Synchronises the mirrors of a queue",
+        sync_queue,
+        {"no-wait": False},
+    ),
+    Command("cancel_sync_queue", "<queue>", "Stops synchronising a queue", cancel_sync_queue),
+    Command(
+        "transfer_master",
+        "<queue> <node>",
+        "Makes another synchronised mirror of a queue its master",
+        transfer_master,
+    ),
+)

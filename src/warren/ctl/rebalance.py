@@ -1,0 +1,117 @@
+"""Spreading the masters of mirrored queues over the nodes."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import Any
+
+from warren.ctl.command import Command, Run
+from warren.ctl.errors import BAD_DATA, TIMEOUT, CtlError, usage
+
+PLACE = "/rebalance/queues"
+LOOK_S = 0.2
+#: RabbitMQ's types of queues; of quorum queues and streams there are none here.
+TYPES = ("all", "classic", "quorum", "stream")
+COLUMNS = ("Node name", "Number of replicated classic queues")
+
+
+def rebalance(run: Run) -> None:
+    if "cancel" in run.options:
+        run.banner("Ending the rebalancing of queue masters ...")
+        run.client.want("DELETE", PLACE)
+        return
+    kind = run.word(0, "all")
+    if kind not in TYPES:
+        raise usage(f"type '{kind}' is not one of {', '.join(TYPES)}")
+    order = _order(run)
+    if "at" in order:
+        run.banner(f"Rebalancing queue masters at {order['at']} ...")
+        run.client.want("POST", PLACE, order)
+        return
+    run.banner("Rebalancing queue masters ...")
+    if kind in {"quorum", "stream"}:
+        return
+    answer = run.client.want("POST", PLACE, order)
+    if "dry-run" in run.options:
+        run.table(answer, ("vhost", "name", "source", "target"))
+        return
+    _print_result(run, _wait(run))
+
+
+def _order(run: Run) -> dict[str, Any]:
+    """What is asked for, as the API takes it. Raises CtlError."""
+    options = run.options
+    order: dict[str, Any] = {
+        key.replace("-", "_"): options[key]
+        for key in ("strategy", "vhost-pattern", "queue-pattern")
+        if key in options
+    }
+    if "dry-run" in options:
+        order["dry_run"] = True
+    if "pause" in options:
+        try:
+            order["pause_s"] = float(options["pause"])
+        except ValueError:
+            raise usage("--pause must be a number of seconds") from None
+    if "at" in options:
+        order["at"] = moment(options["at"], datetime.datetime.now().astimezone()).isoformat()
+    return order
+
+
+def moment(text: str, now: datetime.datetime) -> datetime.datetime:
+    """A date and time, or the next time a clock here shows `HH:MM`. Raises CtlError."""
+    try:
+        clock = datetime.time.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        today = datetime.datetime.combine(now.date(), clock, clock.tzinfo or now.tzinfo)
+        return today if today > now else today + datetime.timedelta(days=1)
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise usage(f"'{text}' is no time: give 23:30, or 2030-12-31T23:30:00+01:00") from None
+    return when if when.tzinfo is not None else when.replace(tzinfo=now.tzinfo)
+
+
+def _wait(run: Run) -> dict[str, Any]:
+    end_s = time.monotonic() + float(run.options.get("timeout", "inf"))
+    while (shown := run.client.get(PLACE))["state"] == "running":
+        if time.monotonic() >= end_s:
+            raise CtlError(
+                TIMEOUT, f"Error:\n{shown['moved']} of {shown['planned']} masters have moved so far"
+            )
+        time.sleep(LOOK_S)
+    result: dict[str, Any] = shown
+    return result
+
+
+def _print_result(run: Run, shown: dict[str, Any]) -> None:
+    counts = [(row["name"], row["masters"]) for row in shown.get("nodes", ())]
+    run.table([dict(zip(COLUMNS, row, strict=True)) for row in counts], COLUMNS)
+    if shown.get("failed"):
+        reasons = [f"{row['name']}: {row['reason']}" for row in shown["failures"]]
+        raise CtlError(
+            BAD_DATA,
+            f"Error:\n{shown['failed']} masters could not be moved:\n" + "\n".join(reasons),
+        )
+
+
+COMMANDS = (
+    Command(
+        "rebalance",
+        "[type]",
+        "Spreads queue masters over the nodes, only onto synchronised mirrors",
+        rebalance,
+        {
+            "strategy": True,
+            "dry-run": False,
+            "at": True,
+            "pause": True,
+            "cancel": False,
+            "vhost-pattern": True,
+            "queue-pattern": True,
+        },
+    ),
+)

@@ -1,0 +1,273 @@
+"""One replica of a mirrored queue on this node: the ring's core, its log, and what follows from it.
+
+The core decides (`replication.Replica`); this carries out. Nothing is done in the middle of an
+input: effects are taken and carried out in order, until there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from warren.cluster import metadata_commands as commands
+from warren.engine import moving
+from warren.engine.cursors import resume_cursors
+from warren.replication import effects
+from warren.replication.core import NEVER_MS
+from warren.replication.lineage import Lineage
+from warren.replication.replica import Replica
+from warren.replication.settings import ReplicaSettings
+
+if TYPE_CHECKING:
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.mirror_log import MirrorLog
+    from warren.engine.mirrors import Mirrors
+    from warren.model.message import Message
+    from warren.model.policy import EffectiveArguments
+    from warren.replication.types import View
+
+
+#: Whoever is to be the master and is not by then need not be.
+HAND_OVER_MS = 4_000
+
+
+class SyncState:
+    """How far a learner's copy has come, for operators."""
+
+    __slots__ = ("bytes_done", "done", "since_ms", "total")
+
+    def __init__(self, now_ms: int) -> None:
+        self.since_ms = now_ms
+        self.done = self.total = self.bytes_done = 0
+
+
+class Mirror:
+    """See the module's text."""
+
+    def __init__(self, mirrors: Mirrors, queue: AmqpQueue, log: MirrorLog) -> None:
+        self._mirrors = mirrors
+        self._engine = mirrors.engine
+        #: This node's copy; in its virtual host only while this node is the master.
+        self.queue = queue
+        self.log = log
+        self.settings = ReplicaSettings()
+        self.replica: Replica | None = None
+        self.view: View | None = None
+        self.syncs: dict[str, SyncState] = {}
+        #: Messages in one piece of a copy.
+        self.batch_messages = 4096
+        self._is_busy = False
+        self._armed_ms = NEVER_MS
+        log.host = self
+        self._carriers: dict[type, Callable[[Any], None]] = {
+            effects.Send: lambda it: mirrors.send(it.to, it.frame),
+            effects.AdoptEpoch: self._adopt,
+            effects.Commit: lambda it: log.apply_to(it.index),
+            effects.BecameMaster: self._became_master,
+            effects.Deposed: self._deposed,
+            effects.ProposeShrink: lambda it: self._propose(commands.Shrink, it),
+            effects.ProposeExpand: lambda it: self._propose(commands.Expand, it),
+            effects.ProposeHandover: lambda it: self._propose(commands.Handover, it),
+            effects.ReadChunk: mirrors.copies.want(self),
+            effects.SyncProgress: self._sync_progress,
+            effects.Salvage: self._salvaged,
+        }
+
+    @property
+    def key(self) -> str:
+        """What the queue is called in the agreement."""
+        return str(self.queue.number)
+
+    # -- inputs ------------------------------------------------------------------------------------
+
+    def take_part(self, serves_already: bool = False) -> None:
+        """The node is up: what was found on the disk is where the replica begins."""
+        now_ms = self._engine.clock.now_ms()
+        self.govern(self.queue.effective)
+        self.replica = self.log.replica = Replica(
+            self._engine.settings.node_name, self.queue.number, self.log, self.settings, now_ms
+        )
+        if serves_already:
+            self.replica.took_office()
+            self.log.begin_acting()
+
+    def govern(self, effective: EffectiveArguments) -> None:
+        """Take over what the policy says of rings."""
+        settings = self.settings
+        settings.min_in_sync = effective.ha_min_in_sync
+        settings.max_lag_ms = effective.ha_max_lag
+        was_automatic = settings.sync_automatically
+        settings.sync_automatically = effective.ha_sync_mode == "automatic"
+        settings.sync_strategy = effective.ha_sync_strategy
+        self.batch_messages = effective.ha_sync_batch_size
+        if self.replica is not None:
+            self.replica.settings_changed(settings.sync_automatically and not was_automatic)
+
+    def view_changed(self, view: View, registered: bool) -> None:
+        """The cluster has agreed on who holds the queue."""
+        assert self.replica is not None
+        self.view = view
+        self.log.flush()
+        if self.log.is_broken and self._engine.settings.node_name in view.learners:
+            self._begin_anew()
+        self.replica.view(view, registered)
+        for learner in [name for name in self.syncs if name not in view.learners]:
+            del self.syncs[learner]
+        self.carry_out()
+
+    def _begin_anew(self) -> None:
+        """The disk was damaged, and others have everything: what is here is not needed."""
+        view = self.view
+        if view is not None and 0 < self.log.lineage.last_epoch < view.unclean:
+            self.log.salvage(0)
+        self.log.reset(0, Lineage(), b"")
+        self.log.close_gap()
+        self.log.is_broken = False
+        self.take_part()
+
+    def frame(self, sender: str, data: bytes) -> None:
+        """Another replica has said something. ProtocolError: it cannot have."""
+        if self.replica is not None:
+            self.replica.receive(sender, data, self._engine.clock.now_ms())
+            self.carry_out()
+
+    def peer_up(self, peer: str) -> None:
+        if self.replica is not None:
+            self.replica.peer_up(peer)
+            self.carry_out()
+
+    def peer_down(self, peer: str) -> None:
+        if self.replica is not None:
+            self.replica.peer_down(peer)
+            self.carry_out()
+
+    def _tick(self, now_ms: int) -> None:
+        self._armed_ms = NEVER_MS
+        if self.replica is not None:
+            self.replica.tick(now_ms)
+            self.carry_out()
+
+    def chunk_read(self, learner: str, session: int, after: int, upto: int, size: int) -> int:
+        """Read a piece of a copy and send it; how many bytes that were."""
+        assert self.replica is not None
+        cursor, data, is_last = self.log.read_chunk(
+            (learner, session), after, upto, size, self.batch_messages
+        )
+        self.replica.chunk_read(learner, session, cursor, data, is_last)
+        state = self.syncs.setdefault(learner, SyncState(self._engine.clock.now_ms()))
+        state.bytes_done += len(data)
+        self.carry_out()
+        return len(data)
+
+    # -- what operators want -----------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Copy what learners lack, now."""
+        if self.replica is not None:
+            self.replica.start_sync()
+            self.carry_out()
+
+    def cancel_sync(self) -> bool:
+        """Stop that; False when there is nothing to be stopped."""
+        if self.replica is None or not self.replica.is_copying:
+            return False
+        self.replica.cancel_sync()
+        self.carry_out()
+        return True
+
+    def hand_over(self, to: str) -> None:
+        """Make another replica, which is in sync, the master."""
+        replica = self.replica
+        assert replica is not None
+        if not self.log.acts or replica.is_handing_over:
+            return
+        self.queue.tell_leaving()
+        self.log.pause()
+        replica.hand_over(to)
+        self.carry_out()
+
+        def give_up(_now_ms: int) -> None:
+            if replica is self.replica and self.log.acts and replica.is_handing_over:
+                replica.cancel_hand_over()
+                self.carry_out()
+
+        self._engine.timers.at(self._engine.clock.now_ms() + HAND_OVER_MS, give_up)
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    def carry_out(self) -> None:
+        """Do all that the core wants done."""
+        replica = self.replica
+        if replica is None or self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while taken := replica.take_effects():
+                for effect in taken:
+                    self._carriers[type(effect)](effect)
+        finally:
+            self._is_busy = False
+        due_ms = replica.next_tick_ms
+        if due_ms < self._armed_ms:
+            self._armed_ms = due_ms
+            self._engine.timers.at(due_ms, self._tick)
+
+    def _adopt(self, effect: effects.AdoptEpoch) -> None:
+        """The record stands before all that is done in the epoch; see docs/internals/mirrors.md."""
+        assert self.replica is not None
+        self.log.adopt_epoch(effect.epoch)
+        self.replica.epoch_persisted(effect.epoch)
+
+    def _became_master(self, effect: effects.BecameMaster) -> None:
+        was_master = self.log.acts
+        self.log.begin_acting()
+        assert self.replica is not None
+        if self.log.paused and not self.replica.is_handing_over:
+            # Otherwise it has begun to serve in the middle of a handover, which goes on: what it
+            # delivered now, the next master would not know of.
+            self.log.go_on()
+        queue, now_ms = self.queue, self._engine.clock.now_ms()
+        if queue.vhost.queues.get(queue.name) is not queue:
+            moving.become_local(self._engine, queue, keep_deliveries=False)
+        if not was_master:
+            queue.govern(queue.effective, now_ms)
+            queue.begin_acting(now_ms)
+            resume_cursors(self._engine, queue)
+            self._mirrors.note("queue.promoted", queue, epoch=effect.epoch)
+        queue.run(now_ms)
+        if self.log.is_cold:
+            self.log.is_cold = False
+            self._drop_if_transient(queue)
+
+    def _drop_if_transient(self, queue: AmqpQueue) -> None:
+        """All replicas were down at once, and the queue was not to outlive that."""
+        if not queue.declaration.durable:
+            self._engine.later(lambda _now_ms: self._engine.drop_queue(queue))
+
+    def _deposed(self, _effect: effects.Deposed) -> None:
+        """Whoever holds deliveries of the old object holds nothing; another one is the copy."""
+        queue = self.queue
+        self.log.stand_down()
+        if queue.vhost.queues.get(queue.name) is not queue:
+            # It never served: what stands for the queue here keeps what it has not been answered.
+            return
+        heir = self._mirrors.successor_of(queue)
+        queue.hand_on(heir)
+        self.log.queue = self.queue = heir
+        self._mirrors.replace(heir)
+        master = None if self.view is None else self.view.master
+        moving.become_remote(self._engine, queue, master)
+
+    def _propose(self, command: Callable[..., Any], effect: Any) -> None:
+        self._mirrors.propose(command(self.key, effect.epoch, effect.node))
+
+    def _sync_progress(self, effect: effects.SyncProgress) -> None:
+        state = self.syncs.setdefault(effect.learner, SyncState(self._engine.clock.now_ms()))
+        state.done, state.total = effect.done, effect.upto
+
+    def _salvaged(self, effect: effects.Salvage) -> None:
+        """It is in a file already: the core has had that done before it went on."""
+
+    def salvage(self, after_index: int, rows: list[tuple[int, Message]]) -> None:
+        """Keep what the cluster has gone on without. Raises OSError: it must not be cut then."""
+        self._mirrors.keep_salvage(self.queue, after_index, rows)

@@ -1,0 +1,32 @@
+from libc.stdint cimport uint64_t
+
+from warren.engine.restored_log cimport RestoredLog
+from warren.model.message cimport Message
+from warren.model.ports cimport TurnClock
+from warren.wire.output cimport Output
+
+
+cdef class MirrorLog(RestoredLog):
+    cdef TurnClock turn
+    cdef public uint64_t own_gateway    # this node, as the gateway of its own clients
+    cdef public uint64_t own_sequence     # ... and its newest publish
+    cdef Output out                       # operations of this turn
+    cdef uint64_t out_first
+    cdef uint64_t out_count
+    cdef list sealed                      # batches of this turn that are complete
+    cdef dict touched                     # level -> position behind its newest publish
+    cdef dict senders                     # gateway -> its newest publish, of this turn
+    cdef object marks                     # (last index, touched, senders) until committed
+    # until committed: (index, runs of what has left or an operation of cursors, which it is)
+    cdef object limbo
+    cdef object waiters                   # (index, publisher, tag, message, sequence)
+    cdef dict taken                       # gateway -> its newest publish, committed or not
+    cdef tuple awaiting                   # (publisher, tag) of the publish that is staged
+    cdef object wakers                    # (index, action)
+
+    cdef int note_position(self, uint64_t slot) except -1
+    cdef int note_operation(self) except -1
+    cdef int seal(self) except -1
+    cdef bint await_commit(self, uint64_t index, Message message, uint64_t sequence) except -1
+    cdef int tell_publishers(self, uint64_t index) except -1
+    cdef int end_limbo(self, uint64_t index) except -1

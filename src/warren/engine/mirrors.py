@@ -1,0 +1,368 @@
+"""All replicas of mirrored queues on this node, and the ways between them and the other nodes'."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from warren.engine import moving
+from warren.engine.amqp_queue import AmqpQueue
+from warren.engine.copies import Copies
+from warren.engine.mirror import Mirror
+from warren.engine.mirror_log import MirrorLog
+from warren.engine.salvaging import lines_of
+from warren.replication import frames
+from warren.replication.lineage import Lineage
+from warren.replication.types import ProtocolError
+
+if TYPE_CHECKING:
+    from warren.cluster.metadata import ViewCommand
+    from warren.engine.engine import Engine
+    from warren.model.errand import Errand
+    from warren.model.message import Message
+    from warren.replication.types import View
+    from warren.store.journal import Journal
+    from warren.store.salvage import SalvageDirectory
+
+Send = Callable[[str, bytes], None]
+Propose = Callable[["ViewCommand"], "Errand"]
+
+
+def gateway_id(node: str, incarnation: int) -> int:
+    """What a life of a node is called in the operations of queues."""
+    digest = hashlib.blake2b(f"{incarnation}.{node}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") | 1
+
+
+class Mirrors:
+    """Made before the node's log is read; `start` when the node knows the others."""
+
+    def __init__(self, engine: Engine, send: Send, propose: Propose) -> None:
+        self.engine = engine
+        self.send = send
+        self._propose = propose
+        self.copies = Copies(engine)
+        #: By the queue's number.
+        self.by_number: dict[int, Mirror] = {}
+        self._journal: Journal | None = None
+        #: Where messages go that are cut off; None: nowhere, in tests.
+        self.salvage: SalvageDirectory | None = None
+        self._own_gateway = 0
+        self._is_started = False
+
+    # -- coming back from the disk -----------------------------------------------------------------
+
+    def attach_journal(self, journal: Journal) -> None:
+        """The node's log is about to be read."""
+        self._journal = journal
+        journal.on_unknown = self._find_copy
+        journal.on_mirrored = self._found_mirrored
+
+    def _find_copy(self, number: int) -> AmqpQueue | None:
+        """The log speaks of a queue that has its home elsewhere: this node had a copy."""
+        for vhost in self.engine.vhosts.values():
+            for queue in vhost.queues.values():
+                if queue.number == number:
+                    return self._make_copy(queue)
+        return None
+
+    def _found_mirrored(self, queue: AmqpQueue) -> MirrorLog:
+        """The log says that a queue has a ring."""
+        mirror = self.by_number.get(queue.number)
+        if mirror is None:
+            mirror = self._mirror_of(queue)
+        return mirror.log
+
+    def start(self, incarnation: int) -> None:
+        """All that was on the disk is here: the copies wait for the cluster's word."""
+        self._own_gateway = gateway_id(self.engine.settings.node_name, incarnation)
+        for number, mirror in list(self.by_number.items()):
+            log = mirror.log
+            log.own_gateway = self._own_gateway
+            if log.is_dropped:
+                self._strike_off(number)
+                continue
+            if log.must_reset:
+                log.reset(0, Lineage(), b"")
+                log.close_gap()
+            queue = mirror.queue.vhost.queues.get(mirror.queue.name)
+            if queue is not None and not queue.is_remote:
+                # The copy itself; of a transient queue, which has none in the log, another one.
+                moving.become_remote(self.engine, queue, None)
+            mirror.take_part()
+        self._is_started = True
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a copy may lack something that it had."""
+        return any(mirror.log.is_broken for mirror in self.by_number.values())
+
+    def doubt(self) -> None:
+        """The node's log was damaged: nobody knows whose records are gone."""
+        for mirror in self.by_number.values():
+            mirror.log.is_broken = True
+
+    # -- copies ------------------------------------------------------------------------------------
+
+    def successor_of(self, queue: Any) -> AmqpQueue:
+        """An empty queue with the same declaration."""
+        copy = AmqpQueue(
+            queue.name,
+            queue.vhost,
+            self.engine.effects,
+            queue.declaration,
+            queue.owner,
+            queue.effective,
+            queue.home,
+        )
+        copy.number = queue.number
+        copy.policy, copy.operator_policy = queue.policy, queue.operator_policy
+        copy.sources = set(queue.sources)
+        copy.had_consumers = queue.had_consumers
+        return copy
+
+    def _make_copy(self, queue: Any) -> AmqpQueue:
+        assert self._journal is not None
+        copy = self.successor_of(queue)
+        copy.queue_id = copy.number
+        copy.durable = True
+        self._journal.queues[copy.number] = copy
+        copy.attach(self._journal)
+        return copy
+
+    def replace(self, queue: AmqpQueue) -> None:
+        """Another object holds the copy of a queue."""
+        assert self._journal is not None
+        self._journal.queues[queue.number] = queue
+
+    def _mirror_of(self, queue: AmqpQueue) -> Mirror:
+        assert self._journal is not None
+        log = MirrorLog(queue, self._journal, self.engine.turn, self._own_gateway)
+        queue.join_ring(log)
+        mirror = self.by_number[queue.number] = Mirror(self, queue, log)
+        return mirror
+
+    def _strike_off(self, number: int) -> None:
+        """This node has no copy any more."""
+        assert self._journal is not None
+        mirror = self.by_number.pop(number)
+        self._journal.queues.pop(number, None)
+        mirror.replica = mirror.log.replica = mirror.log.host = None
+        mirror.queue.detach()
+        mirror.queue.leave_ring()
+
+    # -- views -------------------------------------------------------------------------------------
+
+    def view_changed(self, queue: Any, view: View, registered: bool) -> None:
+        """The cluster has agreed on who holds a queue."""
+        here = self.engine.settings.node_name
+        number = queue.number
+        mirror = self.by_number.get(number)
+        is_part = here in view.in_sync or here in view.learners
+        if mirror is None:
+            if not is_part or not registered:
+                return
+            mirror = self._begin(queue, view.master == here)
+            mirror.view_changed(view, registered)
+            if mirror.log.acts:
+                # Now that there is an epoch for it.
+                mirror.queue.log_all()
+            return
+        if not is_part and here not in getattr(view, "wanted", ()):
+            # A node that starts is told of all views there have been: its copy may be of a later
+            # one, and nobody else may have what is in it.
+            if registered:
+                self._drop(number, view)
+            return
+        mirror.view_changed(view, registered)
+
+    def let_go(self, queue: Any, master: str | None) -> None:
+        """By its definition the queue is here, but it has moved on, and its copy is gone."""
+        assert self._journal is not None
+        self._journal.queues.pop(queue.number, None)
+        queue.detach()
+        moving.become_remote(self.engine, queue, master)
+
+    def drop_left_over(self, queue: Any, view: View) -> None:
+        """This node counts as alive again: a copy that the view has no place for goes."""
+        here = self.engine.settings.node_name
+        places = (*view.in_sync, *view.learners, *getattr(view, "wanted", ()))
+        if here not in places and queue.number in self.by_number:
+            self._drop(queue.number, view)
+
+    def _begin(self, queue: Any, is_master: bool) -> Mirror:
+        """A queue of this node gets a ring, or this node a copy of another's."""
+        assert self._journal is not None
+        if queue.is_remote:
+            queue = self._make_copy(queue)
+        elif not queue.queue_id:
+            # Transient: its log ends with the cluster's memory of it, not with this node.
+            queue.queue_id = queue.number
+            queue.durable = True
+            self._journal.queues[queue.number] = queue
+        mirror = self._mirror_of(queue)
+        mirror.log.begin()
+        mirror.take_part(serves_already=is_master)
+        return mirror
+
+    def _drop(self, number: int, view: View) -> None:
+        mirror = self.by_number[number]
+        mirror.view_changed(view, registered=True)
+        mirror.log.drop()
+        self._strike_off(number)
+
+    def queue_removed(self, number: int) -> None:
+        """The queue is deleted."""
+        if number in self.by_number:
+            self._strike_off(number)
+
+    def govern(self, queue: Any) -> None:
+        """Its policy may be another one."""
+        mirror = self.by_number.get(queue.number)
+        if mirror is not None:
+            if mirror.queue is not queue:
+                mirror.queue.effective = queue.effective
+                mirror.queue.policy = queue.policy
+                mirror.queue.operator_policy = queue.operator_policy
+            mirror.govern(queue.effective)
+            if mirror.replica is not None:
+                mirror.carry_out()
+
+    def propose(self, command: ViewCommand) -> None:
+        """Have a view changed; whoever wants it will see that it was, or want it again."""
+        self._propose(command).when_done(_nothing)
+
+    # -- the ring ----------------------------------------------------------------------------------
+
+    def ring_frame(self, peer: str, data: bytes) -> None:
+        """A replica on another node has said something. ValueError: it cannot have."""
+        mirror = self.by_number.get(frames.queue_of(data))
+        if mirror is None:
+            return
+        try:
+            mirror.frame(peer, data)
+        except ProtocolError:
+            self.engine.log.exception("a frame of %s about queue %s", peer, mirror.queue.name)
+            raise
+
+    def peer_up(self, peer: str) -> None:
+        """There is a new link to or from a node."""
+        for mirror in list(self.by_number.values()):
+            mirror.peer_up(peer)
+
+    def peer_down(self, peer: str) -> None:
+        """The link is gone."""
+        for mirror in list(self.by_number.values()):
+            mirror.peer_down(peer)
+
+    # -- what operators want -----------------------------------------------------------------------
+
+    def sync(self, queue: Any) -> None:
+        """Copy what the mirrors of a queue lack; this node is the master."""
+        if queue.number in self.by_number:
+            self.by_number[queue.number].sync()
+
+    def cancel_sync(self, queue: Any) -> bool:
+        """Stop copying; False when nothing is copied."""
+        mirror = self.by_number.get(queue.number)
+        return mirror is not None and mirror.cancel_sync()
+
+    def hand_over(self, queue: Any, to: str) -> None:
+        """Make another replica the master; this node is."""
+        self.by_number[queue.number].hand_over(to)
+
+    def idle_copies(self) -> list[AmqpQueue]:
+        """Those that stand in no virtual host, since another node is the master."""
+        copies = (mirror.queue for mirror in self.by_number.values() if not mirror.log.acts)
+        return [queue for queue in copies if queue.ready or queue.retained]
+
+    def mastered(self) -> list[Mirror]:
+        """The replicas of this node that are masters."""
+        return [mirror for mirror in self.by_number.values() if mirror.log.acts]
+
+    def hand_over_all(self) -> int:
+        """This node is about to stop: others become masters where they can; how many must."""
+        here, count = self.engine.settings.node_name, 0
+        for mirror in self.mastered():
+            view = mirror.view
+            heirs = [] if view is None else [name for name in view.in_sync if name != here]
+            if heirs:
+                mirror.hand_over(heirs[0])
+                count += 1
+        return count
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether some master of this node is on its way to another."""
+        return any(
+            mirror.replica is not None and mirror.replica.is_handing_over
+            for mirror in self.mastered()
+        )
+
+    def describe(self, queue: Any) -> dict[str, Any]:
+        """For operators; the figures of this node, which tell most when it is the master."""
+        mirror = self.by_number.get(queue.number)
+        if mirror is None or mirror.replica is None:
+            return {}
+        return describe(mirror)
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def note(self, event: str, queue: AmqpQueue, **details: Any) -> None:
+        """An event about a queue, in the log too."""
+        where = {"vhost": queue.vhost.name, "name": queue.name}
+        self.engine.emit(event, **where, **details)
+        said = ", ".join(f"{key} {value}" for key, value in details.items())
+        self.engine.log.info("%s: '%s' in vhost '%s' %s", event, queue.name, queue.vhost.name, said)
+
+    def keep_salvage(
+        self, queue: AmqpQueue, after_index: int, rows: list[tuple[int, Message]]
+    ) -> None:
+        """Put messages aside that the cluster has gone on without. Raises OSError."""
+        if not rows or self.salvage is None:
+            return
+        note = {
+            "vhost": queue.vhost.name,
+            "queue": queue.name,
+            "messages": len(rows),
+            "reason": "the cluster has gone on without them",
+        }
+        name = f"queue-{queue.number}-{after_index}"
+        piece = self.salvage.keep_messages(name, lines_of(rows), note)
+        self.note("queue.salvaged", queue, messages=len(rows), file=piece)
+        self.engine.log.warning(
+            "queue '%s' in vhost '%s': the cluster has gone on without %d messages of this node; "
+            "they are kept in %s: warrenctl salvage show %s",
+            queue.name,
+            queue.vhost.name,
+            len(rows),
+            piece,
+            piece,
+        )
+
+
+def describe(mirror: Mirror) -> dict[str, Any]:
+    """What a replica knows of its ring."""
+    replica = mirror.replica
+    assert replica is not None
+    return {
+        "epoch": replica.epoch,
+        "commit": replica.commit_index,
+        "last": replica.last_index,
+        "min_in_sync": mirror.settings.min_in_sync,
+        "positions": replica.positions(),
+        "syncs": {
+            name: {
+                "done": state.done,
+                "total": state.total,
+                "bytes_done": state.bytes_done,
+                "since_ms": state.since_ms,
+            }
+            for name, state in mirror.syncs.items()
+        },
+    }
+
+
+def _nothing() -> None:
+    """The view tells what came of it."""

@@ -1,0 +1,5 @@
+from warren.model.ports cimport QueuePort
+
+
+cdef class OpenQueue(QueuePort):
+    pass

@@ -1,0 +1,2 @@
+class Sequences:
+    count: int

@@ -1,0 +1,271 @@
+"""The ring of a mirrored queue as operators see it.
+
+Who is in it is agreed on, so every node can tell; how far each replica is, only the master knows
+(`engine.mirrors.describe`). What is not known is null.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from warren.cluster.metadata import View
+    from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.engine import Engine
+
+Shown = dict[str, Any]
+
+
+class Position(msgspec.Struct):
+    """How far one replica is: the epoch of its last operation, and the number of that."""
+
+    epoch: int = -1
+    last: int = -1
+
+
+def view_of(engine: Engine, queue: AmqpQueue) -> View | None:
+    """Who holds the queue; None: it is on its home alone and was never mirrored."""
+    view: View | None = engine.views.get(queue.number)
+    return view
+
+
+def described(engine: Engine, queue: AmqpQueue) -> Shown:
+    """What this node's own replica of a queue has to say."""
+    if engine.mirrors is None or queue.number not in engine.views:
+        return {}
+    told: Shown | None = engine.mirrors.describe(queue)
+    return told or {}
+
+
+def position_of(engine: Engine, queue: AmqpQueue) -> Position:
+    """How far this node's own replica is."""
+    told = described(engine, queue)
+    # Of the operation where that is told, else of the view.
+    numbers = [told.get(name) for name in ("last_epoch", "epoch", "last")]
+    operation, view, last = (it if isinstance(it, int) else -1 for it in numbers)
+    return Position(operation if operation >= 0 else view, last)
+
+
+def living(engine: Engine) -> frozenset[str]:
+    """The nodes that count as alive."""
+    if engine.cluster is None:
+        return frozenset((engine.settings.node_name,))
+    return frozenset(engine.cluster.living_nodes())
+
+
+# -- in lists of queues ----------------------------------------------------------------------------
+
+
+def mirror_fields(engine: Engine, queue: AmqpQueue) -> Shown:
+    """What a queue's row says of its mirrors, under RabbitMQ's old names and the new ones."""
+    view = view_of(engine, queue)
+    if view is None:
+        return {"recoverable_slaves": None}
+    mirrors = _mirrors(view)
+    in_sync = [name for name in mirrors if name in view.in_sync]
+    replicas = dict.fromkeys((*view.in_sync, *view.wanted))
+    shown: Shown = {
+        "slave_nodes": mirrors,
+        "synchronised_slave_nodes": in_sync,
+        "mirror_nodes": mirrors,
+        "synchronised_mirror_nodes": in_sync,
+        "recoverable_slaves": [name for name in replicas if name != view.master],
+    }
+    copies = _copies(view, described(engine, queue)).values()
+    if copies:
+        shown["sync_messages"] = sum(copy["done"] for copy in copies)
+    return shown
+
+
+def _mirrors(view: View) -> list[str]:
+    """All that are there besides the master, in the order of the ring."""
+    alive = view.in_sync if view.master is not None else ()
+    return [name for name in (*alive, *view.learners) if name != view.master]
+
+
+def _copies(view: View, told: Shown) -> dict[str, Shown]:
+    """By learner, how far the copy that it gets has come."""
+    syncs: dict[str, Shown] = told.get("syncs", {})
+    return {name: syncs[name] for name in view.learners if name in syncs}
+
+
+def is_sync_critical(engine: Engine, queue: AmqpQueue) -> bool:
+    """Whether stopping this node would take the last good copy of a queue that has mirrors."""
+    view = view_of(engine, queue)
+    if view is None or view.master != engine.settings.node_name:
+        return False
+    return len(view.in_sync) == 1 and len(view.wanted) > 1
+
+
+# -- one ring --------------------------------------------------------------------------------------
+
+
+def show_ring(engine: Engine, queue: AmqpQueue) -> Shown:
+    """The ring of a queue; the figures are there where its master is."""
+    view = view_of(engine, queue)
+    told = described(engine, queue)
+    shown: Shown = {"name": queue.name, "vhost": queue.vhost.name}
+    if view is None:
+        return shown | _alone(engine, queue)
+    return shown | {
+        "epoch": view.epoch,
+        "state": _state(view),
+        "master": view.master,
+        "wanted": list(view.wanted),
+        "min_in_sync": queue.effective.ha_min_in_sync,
+        "commit": told.get("commit"),
+        "last": told.get("last"),
+        "replicas": [
+            _show_replica(view, name, living(engine), told, engine.clock.now_ms())
+            for name in _in_order(view)
+        ],
+        "explain": explain(view, queue),
+    }
+
+
+def _alone(engine: Engine, queue: AmqpQueue) -> Shown:
+    """A queue that was never mirrored."""
+    home = queue.home or engine.settings.node_name
+    is_there = queue.absence is None
+    return {
+        "epoch": 0,
+        "state": "running" if is_there else "down",
+        "master": home if is_there else None,
+        "wanted": [home],
+        "min_in_sync": 1,
+        "commit": None,
+        "last": None,
+        "replicas": [
+            {
+                "node": home,
+                "role": "master",
+                "synchronised": True,
+                "online": is_there,
+                "position": None,
+                "lag_messages": 0,
+                "lag_bytes": 0,
+                "sync": None,
+            }
+        ],
+        "explain": [
+            f"it has no mirrors: if {home} dies now, it is down until {home} is back"
+            if is_there
+            else f"it has no mirrors: it is down until {home} is back"
+        ],
+    }
+
+
+def _state(view: View) -> str:
+    """`no master`: there are replicas, but none that has everything."""
+    if view.master is not None:
+        return "running"
+    return "no master" if view.learners else "down"
+
+
+def _in_order(view: View) -> list[str]:
+    first = (view.master,) if view.master is not None else ()
+    return list(dict.fromkeys((*first, *view.in_sync, *view.learners, *view.wanted)))
+
+
+def _show_replica(view: View, name: str, alive: frozenset[str], told: Shown, now_ms: int) -> Shown:
+    is_master = name == view.master
+    is_in_sync = name in view.in_sync
+    role = "master" if is_master else "mirror" if is_in_sync else "learner"
+    position, last = told.get("positions", {}).get(name), told.get("last")
+    lag = 0 if is_master else None
+    if position is not None and last is not None:
+        lag = max(0, last - position)
+    copy = _copies(view, told).get(name)
+    return {
+        "node": name,
+        "role": role,
+        "synchronised": is_in_sync,
+        "online": name in alive,
+        "position": position,
+        "lag_messages": lag,
+        # What is not copied yet is not measured in bytes.
+        "lag_bytes": 0 if lag == 0 else None,
+        "sync": None if copy is None else _show_copy(copy, now_ms),
+    }
+
+
+def _show_copy(copy: Shown, now_ms: int) -> Shown:
+    """Speeds are those since the copy began."""
+    passed_s = max(1, now_ms - copy["since_ms"]) / 1000
+    done, total = copy["done"], copy["total"]
+    speed = done / passed_s
+    return {
+        "done": done,
+        "total": total,
+        "bytes_done": copy["bytes_done"],
+        "messages_per_second": round(speed, 1),
+        "bytes_per_second": round(copy["bytes_done"] / passed_s, 1),
+        "eta_seconds": round((total - done) / speed, 1) if speed and total >= done else None,
+    }
+
+
+def explain(view: View, queue: AmqpQueue) -> list[str]:
+    """What would follow from the loss of each replica, and what holds the queue up now."""
+    if view.master is None:
+        return _explain_down(view, queue)
+    said = _explain_shortage(view, queue)
+    others = [name for name in view.in_sync if name != view.master]
+    if others:
+        said.append(f"if {view.master} dies now: {others[0]} becomes master, nothing is lost")
+    else:
+        said.append(_explain_last(view, queue))
+    for name in others:
+        left = [other for other in others if other != name]
+        rest = (
+            f"{_names(left)} still has everything"
+            if len(left) == 1
+            else (
+                f"{_names(left)} still have everything"
+                if left
+                else "no other node has everything then"
+            )
+        )
+        said.append(f"if {name} dies now: {view.master} goes on, {rest}")
+    said += [f"{name} lacks messages: it cannot take over" for name in view.learners]
+    absent = [name for name in view.wanted if name not in (*view.in_sync, *view.learners)]
+    said += [f"{name} is wanted, and down" for name in absent]
+    leaving = [name for name in view.in_sync if name not in view.wanted]
+    said += [f"{name} goes as soon as a wanted replica is synchronised" for name in leaving]
+    return said
+
+
+def _explain_shortage(view: View, queue: AmqpQueue) -> list[str]:
+    least = queue.effective.ha_min_in_sync
+    if len(view.in_sync) >= least:
+        return []
+    return [
+        f"{len(view.in_sync)} synchronised where ha-min-in-sync wants {least}: nothing is "
+        "confirmed until there are more"
+    ]
+
+
+def _explain_last(view: View, queue: AmqpQueue) -> str:
+    master = view.master
+    if view.learners and queue.effective.ha_promote_on_failure == "always":
+        return (
+            f"if {master} dies now: one of {_names(view.learners)} becomes master after a while, "
+            "and what it lacks is lost (ha-promote-on-failure is always)"
+        )
+    return f"if {master} dies now: it is down until {master} is back; no other has everything"
+
+
+def _explain_down(view: View, queue: AmqpQueue) -> list[str]:
+    said = [f"it is down until one of these is back: {_names(view.in_sync) or 'nobody is left'}"]
+    if view.learners:
+        said.append(f"{_names(view.learners)} may lack messages")
+        if queue.effective.ha_promote_on_failure == "always":
+            said.append("the policy wants one of them promoted all the same, which happens soon")
+        else:
+            said.append("to give up what is missing: ha-promote-on-failure always, in the policy")
+    return said
+
+
+def _names(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names)

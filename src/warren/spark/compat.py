@@ -1,0 +1,271 @@
+"""`compat=true`: a plain queue of any AMQP 0-9-1 broker, at least once.
+
+Such a queue cannot be read twice, so the driver makes it replayable: it receives messages, writes
+them to a file of the staging directory, syncs it, and only then acknowledges. Offsets are positions
+in what was staged. A crash between sync and acknowledgement brings messages twice; `message_id`
+tells them apart if publishers set it. The directory must be readable by all executors.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from warren.spark.errors import OptionError, Unreachable, WarrenError
+from warren.spark.options import Options
+from warren.spark.schema import source_schema
+
+#: Rows of a batch when the option does not say.
+ROWS_MAX = 100_000
+#: A queue that gives nothing for this long is empty for now.
+IDLE_S = 0.5
+Offset = dict[str, Any]
+
+
+class Piece(InputPartition):
+    """Rows of one staged file."""
+
+    def __init__(self, name: str, first: int, count: int) -> None:
+        super().__init__((name, first, count))
+        self.name, self.first, self.count = name, first, count
+
+
+class Staging:
+    """The files of the staging directory: `FIRST-END.arrow`, and how far it was trimmed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = (path / "LOCK").open("a")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise WarrenError(
+                f"{path} is in use by another query: each needs its own option 'stagingDir'"
+            ) from error
+        except OSError as error:
+            raise OptionError(f"option 'stagingDir': {path}: {error.strerror}") from error
+
+    def files(self) -> list[tuple[int, int, Path]]:
+        found = []
+        for path in self.path.glob("*.arrow"):
+            first, _, end = path.stem.partition("-")
+            found.append((int(first), int(end), path))
+        return sorted(found)
+
+    @property
+    def first(self) -> int:
+        """The lowest position that is there, or would be."""
+        files = self.files()
+        return files[0][0] if files else self.end
+
+    @property
+    def end(self) -> int:
+        files = self.files()
+        if files:
+            return files[-1][1]
+        state = self.path / "trimmed.json"
+        return int(json.loads(state.read_text())["end"]) if state.exists() else 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """On the disk, name and all, when it returns."""
+        end = self.end
+        path = self.path / f"{end:020}-{end + batch.num_rows:020}.arrow"
+        part = path.with_suffix(".part")
+        with part.open("wb") as file:
+            with pa.ipc.new_file(file, batch.schema) as writer:
+                writer.write_batch(batch)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+        self._sync_names()
+
+    def trim(self, end: int) -> None:
+        done = [one for one in self.files() if one[1] <= end]
+        if not done:
+            return
+        part = self.path / "trimmed.part"
+        with part.open("w") as file:
+            json.dump({"end": done[-1][1]}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(self.path / "trimmed.json")
+        self._sync_names()
+        for _, _, path in done:
+            path.unlink()
+
+    def _sync_names(self) -> None:
+        directory = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See the module's text."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        names = options.queues
+        if len(names) != 1:
+            raise OptionError("with option 'compat' the option 'queues' names one queue")
+        self.queue = names[0]
+        self.url = options.text("amqpUrl")
+        self.path = Path(options.text("stagingDir"))
+        self.rows = options.number("maxOffsetsPerTrigger", ROWS_MAX, 1)
+        self._staging: Staging | None = None
+        self._left: int | None = None
+
+    @property
+    def staging(self) -> Staging:
+        if self._staging is None:
+            self._staging = Staging(self.path)
+        return self._staging
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_staging": None}
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        # Nothing is trimmed before the first batch is committed: it is the same after a crash.
+        return {"seq": self.staging.first}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self.rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._left = self._count()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.rows
+        if self.staging.end <= start["seq"] and self._left != 0:
+            got = self._receive(rows if self._left is None else min(rows, self._left))
+            if self._left is not None:
+                self._left = self._left - got if got else 0
+        return {"seq": max(int(start["seq"]), self.staging.end)}
+
+    # -- receiving ---------------------------------------------------------------------------------
+
+    def _connect(self) -> Any:
+        try:
+            import pika
+        except ImportError as error:
+            raise WarrenError("option 'compat' needs pika: pip install pika") from error
+        retries = self.options.number("retries", 60, 1)
+        interval_s = self.options.number("retryIntervalMs", 1000, 1) / 1000
+        for attempt in range(retries):
+            try:
+                return pika.BlockingConnection(pika.URLParameters(self.url))
+            except pika.exceptions.ProbableAuthenticationError as error:
+                raise WarrenError("the broker refuses the user of the option 'amqpUrl'") from error
+            except pika.exceptions.AMQPConnectionError as error:
+                last = error
+            if attempt + 1 < retries:
+                time.sleep(interval_s)
+        raise Unreachable(f"the broker of the option 'amqpUrl' does not answer: {last!r}")
+
+    def _count(self) -> int:
+        connection = self._connect()
+        try:
+            found = connection.channel().queue_declare(self.queue, passive=True)
+            return int(found.method.message_count)
+        except Exception as error:
+            raise WarrenError(f"option 'queues': {error}") from error
+        finally:
+            if connection.is_open:
+                connection.close()
+
+    def _receive(self, rows: int) -> int:
+        """Messages are on the disk before they are acknowledged; how many there were."""
+        connection = self._connect()
+        received: list[dict[str, Any]] = []
+        try:
+            channel = connection.channel()
+            channel.basic_qos(prefetch_count=min(rows, 65_535))
+            tag = 0
+            for method, properties, body in channel.consume(self.queue, inactivity_timeout=IDLE_S):
+                if method is None:
+                    break
+                received.append(self._row(method, properties, body, len(received)))
+                tag = method.delivery_tag
+                if len(received) >= min(rows, 65_535):
+                    break
+            if received:
+                self.staging.add(self._batch(received))
+                channel.basic_ack(tag, multiple=True)
+        finally:
+            if connection.is_open:
+                connection.close()
+        return len(received)
+
+    def _row(self, method: Any, properties: Any, body: bytes, number: int) -> dict[str, Any]:
+        headers = properties.headers or {}
+        at_s = properties.timestamp
+        return {
+            "queue": self.queue,
+            "seq": self.staging.end + number,
+            "exchange": method.exchange,
+            "routing_key": method.routing_key,
+            "enqueued_at": None,
+            "published_at": None if at_s is None else int(at_s) * 1_000_000,
+            "message_id": properties.message_id,
+            "correlation_id": properties.correlation_id,
+            "content_type": properties.content_type,
+            "delivery_mode": properties.delivery_mode,
+            "priority": properties.priority,
+            "expiration": properties.expiration,
+            "headers": [(name, _text(value)) for name, value in headers.items()],
+            "redelivered_hint": method.redelivered,
+            "epoch": 0,
+            "body": body,
+        }
+
+    def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        schema = to_arrow_schema(source_schema(self.options), timezone="UTC")
+        arrays = [
+            pa.array([row.get(column.name) for row in rows], column.type) for column in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    # -- batches -----------------------------------------------------------------------------------
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        pieces = []
+        for first, last, path in self.staging.files():
+            begin, stop = max(first, start["seq"]), min(last, end["seq"])
+            if begin < stop:
+                pieces.append(Piece(path.name, begin - first, stop - begin))
+        if sum(piece.count for piece in pieces) != end["seq"] - start["seq"]:
+            raise WarrenError(f"files of the option 'stagingDir' are missing in {self.path}")
+        return pieces
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Piece)
+        with pa.memory_map(str(self.path / partition.name)) as file:
+            table = pa.ipc.open_file(file).read_all()
+            yield from table.slice(partition.first, partition.count).to_batches()
+
+    def commit(self, end: Offset) -> None:
+        self.staging.trim(int(end["seq"]))
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return json.dumps(value, default=str)

@@ -1,0 +1,163 @@
+"""The archive: queues into Parquet files by day and queue, each message once.
+
+Each micro-batch writes files of its own, named after the batch, and lists them in one file of
+`_batches`, which is what makes them count: a batch that is run again writes the same files anew.
+Readers that know nothing of that list find the same rows, but while a batch is being written.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from warren.spark.errors import WarrenError
+
+CURSOR = "archive"
+#: What compacted rows have in the column `batch`.
+COMPACTED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The directory of an archive.
+
+    data/dt=2026-11-18/queue=orders/batch=12/part-….parquet, _batches/12.json, _checkpoint/
+    """
+
+    path: Path
+
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "_checkpoint"
+
+    def prepare(self) -> None:
+        """Raises WarrenError when it cannot be written to; nothing was read by then."""
+        try:
+            (self.path / "_batches").mkdir(parents=True, exist_ok=True)
+            probe = self.path / "_batches" / ".probe"
+            probe.write_text("")
+            probe.unlink()
+        except OSError as error:
+            raise WarrenError(
+                f"the archive cannot be written to {self.path}: {error.strerror}; choose another "
+                "place with --to. Nothing was taken out of the queues"
+            ) from error
+
+    def written(self) -> list[dict[str, Any]]:
+        """What all batches say of themselves, in order."""
+        found = sorted((self.path / "_batches").glob("*.json"), key=lambda one: int(one.stem))
+        return [json.loads(one.read_text()) for one in found]
+
+    def note(self, batch: int, rows: int) -> None:
+        place = self.path / "_batches" / f"{batch}.json"
+        part = place.with_suffix(".part")
+        part.write_text(json.dumps({"batch": batch, "rows": rows}) + "\n")
+        part.rename(place)
+
+
+def archived(rows: DataFrame) -> DataFrame:
+    """The columns of an archive: those of the source, and the day that messages came.
+
+    Where the broker does not know when that was, it is the day they were published, or 1970.
+    """
+    came = F.coalesce("enqueued_at", "published_at", F.lit("1970-01-01").cast("timestamp"))
+    return rows.withColumn("dt", F.date_format(came, "yyyy-MM-dd"))
+
+
+def write_batch(rows: DataFrame, batch: int, lake: Lake) -> int:
+    """Write a batch, in place of what an attempt before left of it; how many rows it has."""
+    table = archived(rows).withColumn("batch", F.lit(batch).cast("long")).persist()
+    try:
+        # Tasks that a killed driver left would be taken for this batch's own.
+        shutil.rmtree(lake.data / "_temporary", ignore_errors=True)
+        for old in lake.data.glob(f"dt=*/queue=*/batch={batch}"):
+            shutil.rmtree(old)
+        count = table.count()
+        if count:
+            table.write.mode("append").partitionBy("dt", "queue", "batch").parquet(str(lake.data))
+        lake.note(batch, count)
+    finally:
+        table.unpersist()
+    return count
+
+
+def run_archive(
+    spark: SparkSession, options: dict[str, str], lake: Lake, follow: bool, interval_s: int
+) -> int:
+    """Until all is archived that was there, or with `follow` until it is interrupted; rows."""
+    from warren.spark import register
+
+    register(spark)
+    lake.prepare()
+    before = sum(int(one["rows"]) for one in lake.written())
+
+    def take(rows: DataFrame, batch: int) -> None:
+        write_batch(rows, batch, lake)
+
+    writer = (
+        spark.readStream.format("warren")
+        .options(**options)
+        .load()
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(lake.checkpoint))
+    )
+    writer = (
+        writer.trigger(processingTime=f"{interval_s} seconds")
+        if follow
+        else writer.trigger(availableNow=True)
+    )
+    query = writer.start()
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+    except StreamingQueryException as error:
+        raise WarrenError(reason(str(error))) from error
+    return sum(int(one["rows"]) for one in lake.written()) - before
+
+
+def reason(text: str) -> str:
+    """The line of a long trace that tells a person what to do."""
+    for line in text.splitlines():
+        name, colon, rest = line.strip().partition(": ")
+        if colon and name.startswith("warren.spark.errors."):
+            return rest
+    return text.splitlines()[0]
+
+
+def compact(spark: SparkSession, lake: Lake) -> tuple[int, int]:
+    """Few large files instead of many small ones, in a directory beside; files before and after.
+
+    The archive must not be written meanwhile. Days are exchanged one by one, each when it is whole.
+    """
+    days = sorted(lake.data.glob("dt=*"))
+    before = sum(1 for _ in lake.data.rglob("*.parquet"))
+    beside = lake.path / "_compacting"
+    for day in days:
+        shutil.rmtree(beside, ignore_errors=True)
+        rows = spark.read.option("basePath", str(lake.data)).parquet(str(day))
+        written = rows.count()
+        ordered = rows.repartition("queue").sortWithinPartitions("queue", "seq")
+        ordered.withColumn("batch", F.lit(COMPACTED)).write.partitionBy(
+            "dt", "queue", "batch"
+        ).parquet(str(beside))
+        if spark.read.parquet(str(beside)).count() != written:
+            raise WarrenError(f"{day} was written to meanwhile: stop its archive first")
+        old = lake.path / "_old"
+        shutil.rmtree(old, ignore_errors=True)
+        day.rename(old)
+        (beside / day.name).rename(day)
+        shutil.rmtree(old)
+    shutil.rmtree(beside, ignore_errors=True)
+    return before, sum(1 for _ in lake.data.rglob("*.parquet"))

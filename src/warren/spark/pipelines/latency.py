@@ -1,0 +1,150 @@
+"""How long messages took, minute by minute, and the windows in which nothing was confirmed."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from warren.spark.pipelines.audit import shaped
+from warren.spark.pipelines.events import QUEUE, by_message
+
+_KEY = [
+    StructField("vhost", StringType()),
+    StructField("queue", StringType()),
+    StructField("incarnation", LongType()),
+]
+MINUTES = StructType(
+    [
+        *_KEY,
+        StructField("step", StringType()),
+        StructField("minute", TimestampType()),
+        StructField("n", LongType()),
+        *[StructField(name, DoubleType()) for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")],
+    ]
+)
+OUTAGES = StructType(
+    [
+        *_KEY,
+        StructField("from_at", TimestampType()),
+        StructField("to_at", TimestampType()),
+        StructField("gap_ms", DoubleType()),
+        StructField("old_node", StringType()),
+        StructField("new_node", StringType()),
+        StructField("promotions", LongType()),
+        StructField("redelivered", LongType()),
+        StructField("refused", LongType()),
+    ]
+)
+#: Name of a step -> the events that it goes from and to.
+STEPS = {
+    "publish to confirm": ("publish", "confirm"),
+    "publish to deliver": ("publish", "deliver"),
+    "deliver to ack": ("deliver", "ack"),
+}
+#: So long after an outage what comes again still belongs to it.
+AFTERMATH_S = 5
+
+
+def _ms(later: Column, earlier: Column) -> Column:
+    return (F.unix_micros(later) - F.unix_micros(earlier)) / 1000.0
+
+
+def per_minute(events: DataFrame) -> DataFrame:
+    """Percentiles of each step for each queue and minute of publishing."""
+    wanted = ("publish", "confirm", "deliver", "ack")
+    firsts = [
+        F.min(F.when(F.col("event") == name, F.col("at"))).alias(name.replace("-", "_"))
+        for name in wanted
+    ]
+    times = (
+        by_message(events.where(F.col("event").isin(*wanted))).groupBy(*QUEUE, "seq").agg(*firsts)
+    )
+    pieces = [
+        F.struct(F.lit(name).alias("step"), _ms(F.col(to), F.col(start)).alias("ms"))
+        for name, (start, to) in STEPS.items()
+    ]
+    steps = (
+        times.select(*QUEUE, "publish", F.explode(F.array(*pieces)).alias("it"))
+        .select(*QUEUE, F.date_trunc("minute", "publish").alias("minute"), "it.step", "it.ms")
+        .where(F.col("ms").isNotNull() & F.col("minute").isNotNull())
+    )
+    # Exact ones: a journal of a day fits, and nobody has to wonder about the digits.
+    points = F.percentile("ms", F.array(F.lit(0.5), F.lit(0.99), F.lit(0.999)))
+    grouped = steps.groupBy(*QUEUE, "step", "minute").agg(
+        F.count("*").alias("n"), points.alias("p"), F.max("ms").alias("max_ms")
+    )
+    named = grouped.withColumns(
+        {"p50_ms": F.col("p")[0], "p99_ms": F.col("p")[1], "p999_ms": F.col("p")[2]}
+    )
+    return shaped(named, MINUTES).orderBy(*QUEUE, "step", "minute")
+
+
+def outages(events: DataFrame, threshold_ms: int) -> DataFrame:
+    """Windows between two confirms of a queue that are longer than this, while it was in use.
+
+    In use: something was published in the window, or the queue has got another master.
+    """
+    in_order = Window.partitionBy(*QUEUE).orderBy("at", "seq")
+    gaps = (
+        events.where(F.col("event") == "confirm")
+        .withColumn("from_at", F.lag("at").over(in_order))
+        .withColumn("old_node", F.lag("node").over(in_order))
+        .withColumn("gap_ms", _ms(F.col("at"), F.col("from_at")))
+        .where(F.col("gap_ms") > threshold_ms)
+        .select(
+            *QUEUE,
+            "from_at",
+            F.col("at").alias("to_at"),
+            "gap_ms",
+            "old_node",
+            F.col("node").alias("new_node"),
+        )
+    )
+    about = events.where(
+        F.col("event").isin("publish", "promote", "refuse")
+        | ((F.col("event") == "deliver") & F.col("redelivered"))
+    ).select(*QUEUE, F.col("at").alias("t"), "event", "count")
+    end = F.when(
+        F.col("event") == "deliver", F.col("to_at") + F.expr(f"interval {AFTERMATH_S} seconds")
+    )
+    inside = (F.col("t") > F.col("from_at")) & (F.col("t") < F.coalesce(end, F.col("to_at")))
+
+    def total(name: str) -> Column:
+        return F.sum(F.when(F.col("event") == name, F.col("count")).otherwise(0))
+
+    found = (
+        gaps.join(about, [*QUEUE], "left")
+        .where(inside)
+        .groupBy(*gaps.columns)
+        .agg(
+            total("publish").alias("published"),
+            total("promote").alias("promotions"),
+            total("deliver").alias("redelivered"),
+            total("refuse").alias("refused"),
+        )
+        .where((F.col("published") > 0) | (F.col("promotions") > 0))
+    )
+    return shaped(found, OUTAGES).orderBy(*QUEUE, "from_at")
+
+
+def per_second(events: DataFrame) -> DataFrame:
+    """How many messages each kind of event was about, second by second: for the plots."""
+    kinds = ("publish", "confirm", "deliver", "ack")
+    sums = [
+        F.sum(F.when(F.col("event") == kind, F.col("count")).otherwise(0)).cast("long").alias(kind)
+        for kind in kinds
+    ]
+    return (
+        events.where(F.col("event").isin(*kinds))
+        .groupBy(F.date_trunc("second", "at").alias("second"))
+        .agg(*sums)
+        .orderBy("second")
+    )

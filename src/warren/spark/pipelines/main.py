@@ -1,0 +1,166 @@
+"""The command line of the pipelines. It is argparse's, so that it runs where only Spark is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from warren.spark.errors import WarrenError
+
+FAILED, WRONG = 1, 2
+_NAMES = {
+    "archive": "queues into Parquet files by day and queue, each message once",
+    "replay": "rows of an archive back into an exchange, in order per queue, each once",
+    "audit": "was anything lost that had been confirmed? From the event journals of all nodes",
+    "latency": "how long messages took, minute by minute, and windows without a confirm",
+}
+_JOURNAL = (
+    "The journal of a node is the directory 'events' in its data directory; it is written while "
+    "journal.enabled is true. Name those of all nodes, also of nodes that have died: what they "
+    "noted last is there. Tables go to --out as Parquet, with a report in HTML."
+)
+
+
+def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Run a pipeline on an embedded Spark. Exit code 1: the verdict is bad, or it "
+        "failed; 2: it was asked for wrongly.",
+    )
+    parser.add_argument("--memory", default="2g", help="of Spark's JVM (default: 2g)")
+    parser.add_argument("--partitions", type=int, default=8, help="tasks of a shuffle (default: 8)")
+    names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
+    _add_archive(names)
+    _add_replay(names)
+    audit = _with_journal(names, "audit")
+    audit.add_argument(
+        "--every", action="store_true", help="look at every message, whatever the sums say"
+    )
+    latency = _with_journal(names, "latency")
+    latency.add_argument(
+        "--gap-ms", type=int, default=1000, help="windows from this length on (default: 1000)"
+    )
+    latency.add_argument(
+        "--fail-over-ms", type=int, metavar="MS", help="exit with 1 if one is longer than this"
+    )
+    return parser
+
+
+def _add(names: argparse._SubParsersAction, name: str, more: str = "") -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    added: argparse.ArgumentParser = names.add_parser(
+        name, help=_NAMES[name], description=f"{_NAMES[name].capitalize()}.", epilog=more
+    )
+    return added
+
+
+def _with_journal(names: argparse._SubParsersAction, name: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    parser = _add(names, name, _JOURNAL)
+    parser.add_argument(
+        "--journal", nargs="+", required=True, metavar="DIR", help="event journals of the nodes"
+    )
+    parser.add_argument("--out", metavar="DIR", help="write tables and the report here")
+    return parser
+
+
+def _add_connection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--endpoints",
+        default="http://127.0.0.1:15672",
+        metavar="URLS",
+        help="HTTP APIs of the nodes, separated by commas (default: http://127.0.0.1:15672)",
+    )
+    parser.add_argument("--vhost", default="/")
+    parser.add_argument("--user", default="guest")
+    parser.add_argument("--password-file", metavar="FILE", help="else the password is 'guest'")
+
+
+def _add_archive(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
+    parser = _add(
+        names,
+        "archive",
+        "Started again with the same --to it goes on where it was, also after a crash. The "
+        "archive's cursor keeps messages in the broker until they are written.",
+    )
+    _add_connection(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--queues", metavar="NAMES", help="separated by commas")
+    which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
+    parser.add_argument("--to", required=True, metavar="DIR", help="the archive")
+    parser.add_argument("--cursor", help="its name in the broker (default: archive)")
+    parser.add_argument(
+        "--mode",
+        choices=("follow", "drain"),
+        default="follow",
+        help="follow: consumers get the messages too; drain: the archive is the only consumer",
+    )
+    parser.add_argument(
+        "--starting-offsets", default="earliest", help="earliest, latest or JSON (first run only)"
+    )
+    parser.add_argument("--batch-rows", type=int, default=250_000, metavar="N")
+    parser.add_argument("--follow", action="store_true", help="go on until interrupted")
+    parser.add_argument(
+        "--interval", type=int, default=5, metavar="S", help="between batches (default: 5)"
+    )
+    parser.add_argument(
+        "--compact", action="store_true", help="make few large files of many small ones, and end"
+    )
+
+
+def _add_replay(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
+    parser = _add(
+        names,
+        "replay",
+        "The first run with a new --run writes the plan; a run that was interrupted goes on with "
+        "it, and publishes nothing twice. Each message gets the header x-replayed-from; values of "
+        "other headers are text. Columns for --where: docs/pipelines/replay.md.",
+    )
+    _add_connection(parser)
+    parser.add_argument("--archive", required=True, metavar="DIR", help="what 'archive --to' wrote")
+    parser.add_argument("--run", required=True, metavar="DIR", help="of this replay: its plan")
+    parser.add_argument("--where", metavar="SQL", help="e.g. \"queue = 'orders' and seq >= 100\"")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--exchange", help="publish to this one ('' is the default exchange)")
+    where.add_argument(
+        "--as-published", action="store_true", help="to the exchange and key of the first time"
+    )
+    parser.add_argument("--routing-key", help="with --exchange: instead of each message's own")
+    parser.add_argument("--rate", type=int, metavar="N", help="messages a second at most")
+    parser.add_argument("--batch-rows", type=int, default=10_000, metavar="N")
+    parser.add_argument(
+        "--on-unroutable", choices=("fail", "drop"), default="fail", help="(default: fail)"
+    )
+    parser.add_argument("--plan-only", action="store_true", help="publish nothing yet")
+
+
+def main(arguments: Sequence[str], prog: str = "warren pipeline") -> int:
+    """Run what the arguments ask for; the exit code."""
+    parser = make_parser(prog)
+    given = parser.parse_args(arguments)
+    if given.name == "archive" and not given.compact and not (given.queues or given.queue_pattern):
+        parser.error("archive: name the queues with --queues or --queue-pattern")
+    try:
+        return _run(given)
+    except WarrenError as error:
+        sys.stderr.write(f"{prog} {given.name}: {error}\n")
+        return FAILED
+    except KeyboardInterrupt:
+        return FAILED
+
+
+def _run(given: argparse.Namespace) -> int:
+    from warren.spark.pipelines.session import open_session
+
+    spark = open_session(given.name, given.memory, given.partitions)
+    from warren.spark.pipelines import jobs
+
+    run = {
+        "archive": jobs.run_archive_job,
+        "replay": jobs.run_replay_job,
+        "audit": jobs.run_audit_job,
+        "latency": jobs.run_latency_job,
+    }[given.name]
+    try:
+        return run(spark, given)
+    finally:
+        spark.stop()

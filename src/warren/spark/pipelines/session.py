@@ -1,0 +1,61 @@
+"""The Spark session of a pipeline: the one that spark-submit gives, or a small one in here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from warren.spark.errors import WarrenError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Checkpoints on a local disk without a process for each file.
+_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+
+def open_session(name: str, memory: str, partitions: int) -> SparkSession:
+    """Raises WarrenError when there is no PySpark or no Java."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise WarrenError("pipelines need PySpark: pip install 'warrenmq[spark]'") from None
+    if SparkSession.getActiveSession() is None and not has_java():
+        raise WarrenError(
+            "Spark needs Java 17: install it (Debian: apt-get install openjdk-17-jre-headless), "
+            "or set JAVA_HOME"
+        )
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"warren {name}")
+    if "SPARK_ENV_LOADED" not in os.environ:
+        # Not under spark-submit: all in this process, seen by nobody else.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        quiet = Path(__file__).with_name("log4j2.properties")
+        if quiet.exists():
+            os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={quiet}")
+        builder = (
+            builder.master("local[2,4]")
+            .config("spark.driver.memory", memory)
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
+            .config("spark.sql.streaming.checkpointFileManagerClass", _MANAGER)
+            .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
+        )
+    session = (
+        builder.config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", str(partitions))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def has_java() -> bool:
+    return shutil.which("java") is not None or "JAVA_HOME" in os.environ

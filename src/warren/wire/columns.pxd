@@ -1,0 +1,40 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+# Bytes that grow.
+cdef struct Buffer:
+    uint8_t* data
+    size_t length
+    size_t room
+
+
+cdef int grow(Buffer* buffer, size_t more) except -1
+
+cdef inline int put(Buffer* buffer, const void* data, size_t n) except -1:
+    cdef uint8_t* at
+    if buffer.room - buffer.length < n:
+        grow(buffer, n)
+    at = buffer.data + buffer.length
+    buffer.length += n
+    copy(at, data, n)
+    return 0
+
+cdef extern from "string.h":
+    void copy "memcpy"(void*, const void*, size_t) nogil
+
+
+# One column of a block: fixed values, or offsets and bytes; and which values there are.
+cdef class Column:
+    cdef readonly str name
+    cdef readonly str kind
+    cdef int width
+    cdef Buffer values
+    cdef Buffer offsets
+    cdef Buffer valid
+    cdef uint64_t rows
+    cdef bint has_null
+
+    cdef int put_valid(self, bint valid) except -1
+    cdef int put_int(self, int64_t value, bint valid) except -1
+    cdef int put_bytes(self, const uint8_t* data, size_t n) except -1
+    cdef int put_text(self, const uint8_t* data, size_t n) except -1
+    cdef int put_null_text(self) except -1

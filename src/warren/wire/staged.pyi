@@ -1,0 +1,3 @@
+from warren.model.message import Message
+
+def decode_staged(block: bytes) -> list[Message]: ...

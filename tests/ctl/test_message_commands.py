@@ -1,0 +1,287 @@
+"""Commands that look into queues, follow and move messages; and what people see at a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from warren.ctl.completion import script
+from warren.ctl.main import commands
+from warren.ctl.terminal import Progress
+from warren.testing.broker import Broker
+
+Ctl = Callable[..., tuple[int, str, str]]
+Ok = Callable[..., str]
+
+
+def test_peek(ctl: Ctl, ok: Ok) -> None:
+    for number in range(5):
+        ok("pub", "look", f"m{number}", "--properties", f'{{"headers": {{"n": {number}}}}}')
+    assert ok("peek", "look") == "m0\n"
+    assert ok("peek", "look", "--count", "2", "--offset", "3") == "m3\nm4\n"
+    assert ok("peek", "look", "-c", "9", "--match", "headers.n=[13]") == "m1\nm3\n"
+    assert ok("peek", "look", "-c", "9", "--match", "headers.n=1", "--match", "payload=m1") == (
+        "m1\n"
+    )
+    (row,) = json.loads(ok("--json", "peek", "look", "--truncate", "1"))
+    assert (row["slot"], row["payload"], row["redelivered"]) == ("0", "m", False)
+    assert ok("peek", "look", "--unacked") == ""
+    assert ok("-s", "list_queues", "name", "messages").count("look\t5\n") == 1
+    status, _, err = ctl("peek", "loook")
+    assert (status, err) == (65, "Error:\nno queue 'loook' in vhost '/'. Did you mean 'look'?\n")
+    assert ctl("-p", "nope", "peek", "look")[2] == "Error:\nno virtual host 'nope'\n"
+    assert ctl("peek", "look", "--match", "x")[0] == 64
+    assert ctl("peek", "look", "--match", "colour=red")[0] == 65
+    status, _, err = ctl("peek", "look", "--ofset", "1")
+    assert (status, "Did you mean --offset?" in err) == (64, True)
+
+
+def test_tail(ok: Ok, ctl: Ctl) -> None:
+    for payload in "abc":
+        ok("pub", "follow", payload)
+    assert ok("tail", "follow", "--count", "2", "--for", "0") == "b\nc\n"
+    assert ok("tail", "follow", "--for", "0", "--match", "payload=a") == "a\n"
+    rows = ok("--json", "tail", "follow", "--for", "0").splitlines()
+    assert [json.loads(row)["payload"] for row in rows] == ["a", "b", "c"]
+    assert ctl("tail", "nope", "--for", "0")[0] == 65
+
+
+def test_move_and_redrive(ok: Ok, ctl: Ctl) -> None:
+    for payload in ("a1", "a2", "b1"):
+        ok("pub", "from", payload)
+    ok("pub", "to", "there")
+    planned = ok("-q", "move", "from", "to", "--match", "payload=a*", "--dry-run")
+    assert planned == "2 messages would be moved, 1 did not match\n  2 to queue 'to'\n"
+    assert ok("peek", "from", "-c", "9") == "a1\na2\nb1\n"
+    assert ok("-q", "move", "from", "to", "--match", "payload=a*") == (
+        "2 messages moved, 1 did not match\n"
+    )
+    assert ok("peek", "to", "-c", "9") == "there\na1\na2\n"
+    assert ok("redrive", "to", "--dry-run") == "0 messages would be moved, 3 stayed\n"
+    shown = json.loads(ok("--json", "redrive", "to"))
+    assert (shown["moved"], shown["kept"]) == (0, 3)
+    assert ctl("move", "fron", "to")[2].endswith("Did you mean 'from'?\n")
+
+
+def test_many_are_moved_some_at_a_time(ok: Ok, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.ctl.messages.MOVED_AT_A_TIME", 3)
+    for number in range(10):
+        ok("pub", "many", str(number))
+    ok("pub", "many.to", "x")
+    assert ok("-q", "move", "many", "many.to", "--count", "8") == "8 messages moved\n"
+    assert ok("peek", "many", "-c", "9") == "8\n9\n"
+    assert ok("-q", "move", "many", "many.to", "--match", "payload=9") == (
+        "1 messages moved, 1 did not match\n"
+    )
+
+
+def test_events_follow(ok: Ok) -> None:
+    ok("pub", "evented", "x")
+    assert "queue.created" in ok("events", "-f", "--for", "0")
+    assert '"event": "queue.created"' in ok("consume_event_stream", "--for", "0")
+
+
+def test_top_without_a_terminal(ok: Ok) -> None:
+    ok("pub", "topped", "x")
+    shown = ok("top", "--count", "1", "--sort", "name")
+    assert "publish" in shown
+    assert any(line.startswith("topped ") for line in shown.splitlines())
+
+
+def test_bench(ok: Ok, broker: Broker) -> None:
+    rows = json.loads(ok("--json", "bench", "--seconds", "1", "--uri", broker.url))
+    assert [row["messages"] > 0 for row in rows] == [True] * 4
+    assert rows[2]["p50_ms"] <= rows[2]["p99_ms"] <= rows[2]["max_ms"]
+    assert "warrenctl.bench" not in ok("-s", "list_queues")
+
+
+def test_completion(ctl: Ctl) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        text = script(shell, commands())
+        assert "peek" in text
+        assert "--formatter" in text or "formatter" in text
+    _, out, _ = ctl("completion", "bash")
+    checked = subprocess.run(
+        ["bash", "-n"], input=out, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+    asked = f'{out}\nCOMP_WORDS=(warrenctl pee); COMP_CWORD=1; _warrenctl; echo "${{COMPREPLY[*]}}"'
+    done = subprocess.run(
+        ["bash", "-c", asked], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.stdout == "peek\n"
+    assert ctl("completion", "tcsh")[0] == 64
+    assert ctl("autocomplete", "shovel_")[1] == "shovel_status\n"
+
+
+def at_terminal(broker: Broker, *words: str, keys: bytes = b"", until: bytes = b"") -> str:
+    """What a command shows at a terminal of 100 columns."""
+    url = broker.http_url.replace("http://", "http://guest:guest@")
+    own, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "warren.ctl.main", "--url", url, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        close_fds=True,
+    )
+    os.close(theirs)
+    seen = b""
+    until_s = time.monotonic() + 30
+    try:
+        while time.monotonic() < until_s:
+            if not select.select([own], [], [], 0.5)[0]:
+                continue
+            try:
+                data = os.read(own, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            seen += data
+            if keys and until in seen:
+                os.write(own, keys)
+                keys = b""
+        assert process.wait(30) == 0, seen
+    finally:
+        process.kill()
+        process.wait()
+        os.close(own)
+    return seen.decode()
+
+
+def test_people_see_more_than_pipes(broker: Broker, ok: Ok) -> None:
+    ok("pub", "seen", '{"a":1}', "--properties", '{"type": "t"}')
+    shown = at_terminal(broker, "peek", "seen")
+    assert '  "a": 1' in shown
+    assert "(default exchange) → seen" in shown
+    assert "\x1b[36m" in shown
+    # A message cannot write to the terminal what it likes.
+    ok("pub", "evil", "\x1b[2Jgone")
+    assert "\\x1b[2Jgone" in at_terminal(broker, "peek", "evil")
+
+
+def test_top_takes_the_screen_and_gives_it_back(broker: Broker, ok: Ok) -> None:
+    ok("pub", "screened", "x")
+    shown = at_terminal(broker, "top", keys=b"q", until=b"screened")
+    assert shown.startswith("\x1b[?1049h")
+    assert shown.endswith("\x1b[?25h\x1b[?1049l")
+
+
+def test_progress_in_plain_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warren.ctl.terminal.LINE_S", -1.0)
+    progress = Progress("moved", 200)
+    progress.show(50)
+    progress.show(200, "soon done")
+    progress.end()
+    assert capsys.readouterr().err == ("moved  25%  50 of 200\nmoved 100%  200 of 200  soon done\n")
+
+
+def test_shovels(broker: Broker, ok: Ok, ctl: Ctl) -> None:
+    ok("pub", "sh.a", "x")
+    value = {
+        "src-uri": broker.url,
+        "src-queue": "sh.a",
+        "dest-uri": broker.url,
+        "dest-queue": "sh.b",
+    }
+    ok("set_parameter", "shovel", "sh", json.dumps(value))
+    until_s = time.monotonic() + 30
+    while "sh\t/\t" not in (shown := ok("-s", "shovel_status")) or "running\t1" not in shown:
+        assert time.monotonic() < until_s, shown
+        time.sleep(0.1)
+    ok("restart_shovel", "sh")
+    ok("delete_shovel", "sh")
+    assert ctl("delete_shovel", "sh")[0] == 65
+    assert ctl("restart_shovel", "sh")[0] == 65
+    assert ctl("set_parameter", "shovel", "sh", "{}")[0] == 65
+
+
+def test_limits_and_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from warren.ctl.main import run
+
+    with Broker(http=True, data_dir=tmp_path / "data") as broker:
+        url = broker.http_url.replace("http://", "http://guest:guest@")
+
+        def call(*words: str) -> tuple[int, str]:
+            capsys.readouterr()
+            status = run(["--url", url, "-q", *words])
+            captured = capsys.readouterr()
+            return status, captured.out + captured.err
+
+        def limit() -> int:
+            found: int = json.loads(call("--json", "status")[1])["disk_free_limit"]
+            return found
+
+        assert call("set_disk_free_limit", "3MB") == (0, "")
+        assert limit() == 3_000_000
+        assert call("set_disk_free_limit", "mem_relative", "0.000001")[0] == 0
+        assert limit() < 3_000_000
+        assert call("set_disk_free_limit", "much")[0] == 65
+        assert call("set_disk_free_limit", "1", "2")[0] == 64
+        # Inside a test nobody watches the memory.
+        status, text = call("set_vm_memory_high_watermark", "0.5")
+        assert (status, "not watched" in text) == (65, True)
+        assert call("set_vm_memory_high_watermark", "absolute")[0] == 64
+        assert call("set_vm_memory_high_watermark", "lots")[0] == 64
+        status, text = call("set_log_level", "debg")
+        assert (status, "Did you mean 'debug'?" in text) == (64, True)
+        assert call("set_log_level", "error", "shovel") == (0, "")
+        assert call("set_log_level", "error", "nope")[0] == 65
+        assert call("set_log_level", "info", "shovel") == (0, "")
+        assert call("rotate_logs") == (0, "")
+        assert "console only" in call("log_tail")[1]
+        status, text = call("report")
+        assert status == 0
+        for title in ("# status", "# list_queues", "# environment", "# shovel_status"):
+            assert title in text
+        assert call("check_port_connectivity")[0] == 0
+        assert call("check_virtual_hosts")[0] == 0
+        assert call("check_certificate_expiration")[0] == 0
+        assert call("list_unresponsive_queues") == (0, "")
+        assert call("restart_vhost", "-p", "/")[0] == 0
+
+
+def test_a_large_import_goes_in_pieces(
+    ok: Ok, ctl: Ctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warren.ctl.policies.IMPORTED_AT_A_TIME", 7)
+    monkeypatch.setattr("warren.ctl.terminal.LINE_S", -1.0)
+    queues = [
+        {"name": f"pc.{n}", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+        for n in range(20)
+    ]
+    bindings = [
+        {
+            "source": "amq.direct",
+            "vhost": "/",
+            "destination": f"pc.{n}",
+            "destination_type": "queue",
+            "routing_key": "k",
+            "arguments": {},
+        }
+        for n in range(20)
+    ]
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps({"queues": queues, "bindings": bindings}))
+    status, _, err = ctl("import_definitions", str(path))
+    assert status == 0
+    assert "imported 100%  40 of 40" in err
+    assert ok("-s", "list_queues", "name").count("pc.") == 20
+    assert ok("-s", "list_bindings").count("amq.direct\texchange\tpc.") == 20
+    path.write_text("no json")
+    assert ctl("import_definitions", str(path))[0] == 65

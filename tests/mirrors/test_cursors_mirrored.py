@@ -1,0 +1,164 @@
+"""Cursors of mirrored queues: what they keep, and how far they are, is on every replica."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pyarrow as pa
+import pytest
+from cluster_clients import Clients, counts, drain, eventually, publish, refused
+from rings import await_ring, await_that, clear_policy, make_master, mirror
+
+from warren.spark.blocks import Block
+from warren.spark.client import Client
+from warren.spark.errors import Refused
+from warren.spark.options import read_options
+from warren.testing import Cluster
+
+LONG_S = 60.0
+NODES = (1, 2, 3)
+TRANSIENT = pika.BasicProperties(delivery_mode=1)
+
+
+@pytest.fixture(autouse=True)
+def _whole(cluster: Cluster) -> Iterator[None]:
+    """All nodes run again after every test."""
+    yield
+    cluster.start_all()
+    cluster.wait_until_ready()
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Client:
+    """Any node will do, as for the connector."""
+    urls = ",".join(cluster.management_url(n) for n in NODES)
+    return Client(read_options({"endpoints": urls, "retries": "60"}))
+
+
+def bodies(first: int, last: int) -> list[bytes]:
+    return [b"%d" % i for i in range(first, last)]
+
+
+def read(api: Client, queue: str, first: int, end: int) -> list[tuple[Any, ...]]:
+    """A range as a reader gets it: position, time, whether it may have been delivered, body."""
+    found: list[tuple[Any, ...]] = []
+    while first < end:
+        block = Block(api.read_range(queue, {"from": first, "to": end, "cursor": "c"}))
+        assert block.end > first, f"{queue} ends at {first}"
+        assert block.head["missing"] == 0
+        columns = (("seq", pa.int64()), ("enqueued_at", pa.int64()), ("redelivered_hint", None))
+        rows = [block.column(name, kind or pa.bool_()).to_pylist() for name, kind in columns]
+        found += zip(*rows, block.column("body", pa.binary()).to_pylist(), strict=True)
+        first = block.end
+    return found
+
+
+def shown(api: Client, queue: str) -> dict[str, Any]:
+    row: dict[str, Any] = api.call("GET", f"/queues/%2F/{queue}/cursors/c")
+    return {key: row[key] for key in ("mode", "start", "position", "retained", "end")}
+
+
+def test_a_follower_outlives_masters(
+    cluster: Cluster, clients: Clients, ha: str, api: Client
+) -> None:
+    """Its start, token and position, and what is kept for it, when the master dies or is moved."""
+    channel = clients.channel(1)
+    channel.queue_declare(ha, durable=True)
+    await_ring(cluster, ha, master=1, synchronised=NODES)
+    publish(clients.confirming(2), ha, bodies(0, 300))
+    told = api.open_cursor(ha, "c", {"start": "earliest"})
+    publish(clients.confirming(2), ha, bodies(300, 500))
+    assert [channel.basic_get(ha, auto_ack=True)[2] for _ in range(400)] == bodies(0, 400)
+    api.trim(ha, "c", {"token": told["token"], "upto": 100})
+    before = read(api, ha, 100, 500)
+    assert [row[-1] for row in before] == bodies(100, 500)
+    eventually(lambda: shown(api, ha)["retained"], 300)
+
+    cluster.kill(1)
+    await_that(cluster, ha, lambda ring: ring.master in cluster.nodes[1:], "another master")
+    assert read(api, ha, 100, 500) == before
+    again = api.open_cursor(ha, "c", {"token": told["token"]})
+    assert [again[key] for key in ("token", "start", "position", "incarnation")] == [
+        told["token"], 0, 100, told["incarnation"],
+    ]  # fmt: skip
+    with pytest.raises(Refused, match="another query"):
+        api.open_cursor(ha, "c", {"start": "earliest"})
+    # What happens without the node that died, it hears of afterwards.
+    api.trim(ha, "c", {"token": told["token"], "upto": 200})
+    publish(clients.confirming(2), ha, bodies(500, 600))
+    assert drain(clients.channel(3), ha) == bodies(400, 600)
+
+    cluster.start(1)
+    await_ring(cluster, ha, synchronised=NODES)
+    make_master(cluster, ha, 1)
+    assert read(api, ha, 200, 500) == before[100:]
+    assert [row[-1] for row in read(api, ha, 500, 600)] == bodies(500, 600)
+    assert shown(api, ha) == {
+        "mode": "follow", "start": 0, "position": 200, "retained": 400, "end": 600,
+    }  # fmt: skip
+    api.drop_cursor(ha, "c")
+    for node in NODES:
+        make_master(cluster, ha, node)
+        with pytest.raises(Refused, match="no cursor 'c'"):
+            api.call("GET", f"/queues/%2F/{ha}/cursors/c")
+        assert api.range_info(ha)["first"] == 600
+
+
+def test_a_queue_that_gets_mirrors_keeps_its_cursors(
+    cluster: Cluster, clients: Clients, name: str, api: Client
+) -> None:
+    """Copies have what is kept for cursors, and so does a node's log after a restart."""
+    pattern = f"^{name}$"
+    channel = clients.channel(1)
+    channel.queue_declare(name, durable=True)
+    sender = clients.confirming(2)
+    for body in bodies(0, 100):
+        # In memory only, until there are mirrors.
+        sender.basic_publish("", name, body, TRANSIENT)
+    told = api.open_cursor(name, "c", {"start": "earliest"})
+    publish(sender, name, bodies(100, 300))
+    assert [channel.basic_get(name, auto_ack=True)[2] for _ in range(250)] == bodies(0, 250)
+    before = read(api, name, 0, 300)
+    assert [row[-1] for row in before] == bodies(0, 300)
+    mirror(cluster, pattern, {"ha-mode": "all", "ha-sync-mode": "automatic"})
+    await_ring(cluster, name, synchronised=NODES)
+    for node in (2, 3):
+        make_master(cluster, name, node)
+        assert read(api, name, 0, 300) == before
+        eventually(lambda: counts(clients.channel(3), name)[0], 50, LONG_S)
+    cluster.restart(1)
+    await_ring(cluster, name, synchronised=NODES)
+    make_master(cluster, name, 1)
+    assert read(api, name, 0, 300) == before
+    assert api.open_cursor(name, "c", {"token": told["token"]})["position"] == 0
+    assert shown(api, name)["retained"] == 250
+    assert drain(clients.channel(3), name) == bodies(250, 300)
+    clear_policy(cluster, pattern)
+
+
+def test_a_mirrored_queue_is_drained(
+    cluster: Cluster, clients: Clients, ha: str, api: Client
+) -> None:
+    """What a drain has trimmed is gone on all replicas, the rest is not, and nobody else may."""
+    clients.channel(1).queue_declare(ha, durable=True)
+    await_ring(cluster, ha, master=1, synchronised=NODES)
+    told = api.open_cursor(ha, "c", {"start": "earliest", "mode": "drain"})
+    publish(clients.confirming(3), ha, bodies(0, 400))
+    api.trim(ha, "c", {"token": told["token"], "upto": 150})
+    refused(403, "drained", lambda: clients.channel(2).basic_consume(ha, print))
+    before = read(api, ha, 150, 400)
+    cluster.kill(1)
+    await_that(cluster, ha, lambda ring: ring.master in cluster.nodes[1:], "another master")
+    assert read(api, ha, 150, 400) == before
+    assert shown(api, ha)["position"] == 150
+    eventually(lambda: counts(clients.channel(2), ha)[0], 250, LONG_S)
+    refused(403, "drained", lambda: clients.channel(3).basic_consume(ha, print))
+    api.trim(ha, "c", {"token": told["token"], "upto": 400})
+    eventually(lambda: counts(clients.channel(2), ha)[0], 0, LONG_S)
+    cluster.start(1)
+    await_ring(cluster, ha, synchronised=NODES)
+    make_master(cluster, ha, 1)
+    assert shown(api, ha)["position"] == 400
+    assert counts(clients.channel(2), ha)[0] == 0

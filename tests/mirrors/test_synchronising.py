@@ -1,0 +1,297 @@
+"""Replicas that lack messages: how they come to have them, and what becomes of them if not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from base64 import b64decode
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from cluster_clients import Clients, counts, drain, eventually, is_gone, publish
+from rings import (
+    Refused,
+    Ring,
+    api,
+    await_ring,
+    await_that,
+    clear_policy,
+    mirror,
+    queue_row,
+    ring_of,
+)
+
+from warren.testing import Cluster, CtlFailed
+
+LONG_S = 60.0
+NODES = (1, 2, 3)
+
+
+@pytest.fixture(autouse=True)
+def _whole(cluster: Cluster, name: str) -> Iterator[None]:
+    """All nodes run again after every test, and its policy is gone."""
+    yield
+    cluster.start_all()
+    cluster.wait_until_ready()
+    with contextlib.suppress(Refused):
+        clear_policy(cluster, f"^{name}$")
+
+
+def mirrored_on(
+    cluster: Cluster, clients: Clients, name: str, nodes: tuple[int, ...], **more: object
+) -> None:
+    """A queue with its master on the first of these nodes."""
+    names = [cluster.nodes[n - 1] for n in nodes]
+    definition: dict[str, object] = {"ha-mode": "nodes", "ha-params": names}
+    mirror(cluster, f"^{name}$", definition | {key.replace("_", "-"): more[key] for key in more})
+    clients.channel(nodes[0]).queue_declare(name, durable=True)
+    await_ring(cluster, name, master=nodes[0], synchronised=nodes)
+
+
+def act(cluster: Cluster, node: int, queue: str, action: str) -> None:
+    api(cluster, node, "POST", f"/queues/%2F/{quote(queue, safe='')}/actions", {"action": action})
+
+
+def bodies(first: int, last: int) -> list[bytes]:
+    return [b"%d" % i for i in range(first, last)]
+
+
+@pytest.mark.parametrize("how", ["ack", "ttl"])
+def test_a_mirror_catches_up_when_what_it_lacks_is_gone(
+    cluster: Cluster, clients: Clients, name: str, how: str
+) -> None:
+    """List B, 4."""
+    more: dict[str, object] = {"message-ttl": 6_000} if how == "ttl" else {}
+    mirrored_on(cluster, clients, name, (1, 2), ha_sync_mode="manual", **more)
+    cluster.kill(2)
+    await_ring(cluster, name, synchronised=(1,))
+    channel = clients.confirming(3)
+    publish(channel, name, [b"lacked"])
+    method = None
+    if how == "ack":
+        method, _, _ = channel.basic_get(name)
+        assert method is not None
+    cluster.start(2)
+    # It has come back with nothing to hear of what was there before, or hears all of it at once
+    # since the log still has it: either is right, as long as what it says is true.
+    await_that(cluster, name, lambda ring: len(ring.replicas) == 2, "both replicas")
+    publish(channel, name, [b"more"])
+    if method is not None:
+        channel.basic_ack(method.delivery_tag)
+    await_ring(cluster, name, synchronised=(1, 2))
+    cluster.kill(1)
+    expected = [b"more"] if how == "ack" else []
+    other = clients.channel(3)
+    eventually(lambda: counts(clients.channel(3), name)[0], len(expected), LONG_S)
+    assert drain(other, name) == expected
+
+
+def test_a_returning_mirror_is_synchronised_by_hand(
+    cluster: Cluster, clients: Clients, name: str
+) -> None:
+    """List B, 5: with `sync_queue` between; what is unacknowledged is kept."""
+    mirrored_on(cluster, clients, name, (1, 2), ha_sync_mode="manual")
+    channel = clients.confirming(3)
+    publish(channel, name, bodies(0, 100))
+    held = clients.channel(3)
+    assert held.basic_get(name)[2] == b"0"
+    for node, other in ((1, 2), (2, 1)):
+        cluster.kill(node)
+        await_ring(cluster, name, master=other, synchronised=(other,))
+        cluster.start(node)
+        await_that(cluster, name, lambda ring: len(ring.replicas) == 2, "both replicas")
+        act(cluster, 3, name, "sync")
+        await_ring(cluster, name, synchronised=(1, 2))
+    held.connection.close()
+    eventually(lambda: counts(clients.channel(3), name)[0], 100, LONG_S)
+    assert drain(clients.channel(3), name) == bodies(0, 100)
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_the_queue_waits_for_a_synchronised_replica(
+    cluster: Cluster, clients: Clients, name: str, how: str
+) -> None:
+    """List B, 5 and 7: by default a replica that lacks messages is not promoted."""
+    first, second, third = _leader_last(cluster)
+    mirrored_on(cluster, clients, name, (first, second), ha_sync_mode="manual")
+    _lose_master_of_two(cluster, clients, name, how, (first, second, third))
+
+    def has_no_master() -> bool:
+        ring = ring_of(cluster, name)
+        return ring is None or ring.master is None
+
+    eventually(has_no_master, within_s=LONG_S)
+    for _ in range(20):
+        assert has_no_master()
+        assert is_gone(clients.channel(third), name)
+        time.sleep(0.25)
+    cluster.start(first)
+    eventually(lambda: not is_gone(clients.channel(third), name), within_s=LONG_S)
+    assert drain(clients.channel(third), name) == bodies(0, 100)
+
+
+def _leader_last(cluster: Cluster) -> tuple[int, int, int]:
+    """The nodes; the one that leads the agreement is the last."""
+    said = [
+        line
+        for n in (1, 2, 3)
+        for line in cluster.log(n).splitlines()
+        if " leads the agreement " in line
+    ]
+    leader = int(re.findall(r"node(\d)@localhost leads", max(said))[-1])
+    first, second = (n for n in (1, 2, 3) if n != leader)
+    return first, second, leader
+
+
+def _lose_master_of_two(
+    cluster: Cluster, clients: Clients, name: str, how: str, nodes: tuple[int, int, int]
+) -> None:
+    """The second node is back without having been synchronised when the first one goes."""
+    first, second, third = nodes
+    channel = clients.confirming(third)
+    publish(channel, name, bodies(0, 10))
+    cluster.kill(second)
+    await_ring(cluster, name, master=first, synchronised=(first,))
+    publish(channel, name, bodies(10, 100))
+    # The third must stay for the majority, and lead: the second returns to it, held back from its
+    # master, so that it cannot hear of what it lacks.
+    cluster.partition(first, second)
+    cluster.start(second)
+    if how == "kill":
+        cluster.kill(first)
+    else:
+        cluster.stop(first)
+    cluster.heal()
+
+
+@pytest.mark.parametrize(
+    ("how", "key"), [("kill", "ha_promote_on_failure"), ("stop", "ha_promote_on_shutdown")]
+)
+def test_a_replica_that_lacks_messages_is_promoted_if_asked_for(
+    cluster: Cluster, clients: Clients, name: str, how: str, key: str
+) -> None:
+    """List B, 5 and 7: `always` means what it says."""
+    first, second, third = _leader_last(cluster)
+    pair = (first, second)
+    mirrored_on(cluster, clients, name, pair, ha_sync_mode="manual", **{key: "always"})
+    _lose_master_of_two(cluster, clients, name, how, (first, second, third))
+    await_ring(cluster, name, master=second)
+    eventually(lambda: not is_gone(clients.channel(third), name), within_s=LONG_S)
+    found = drain(clients.channel(third), name)
+    assert found == bodies(0, len(found))
+    assert len(found) < 100
+    channel = clients.confirming(third)
+    publish(channel, name, [b"new"])
+    cluster.start(first)
+    await_that(cluster, name, lambda ring: len(ring.replicas) == 2, "both replicas")
+    act(cluster, third, name, "sync")
+    await_ring(cluster, name, master=second, synchronised=pair)
+    assert drain(channel, name) == [b"new"]
+    _bring_back(cluster, clients, name, first, bodies(len(found), 100))
+
+
+def _bring_back(
+    cluster: Cluster, clients: Clients, name: str, node: int, expected: list[bytes]
+) -> None:
+    """What was cut off is kept on the node that had it, and comes back when it is asked for."""
+    (piece,) = [row for row in api(cluster, 1, "GET", "/warren/salvage") if row["queue"] == name]
+    assert (piece["node"], piece["messages"]) == (cluster.nodes[node - 1], len(expected))
+    assert "dies now" in cluster.ctl(1, "explain", name)
+    assert piece["file"] in cluster.ctl(2, "salvage", "list")
+    shown = json.loads(cluster.ctl(3, "salvage", "show", piece["file"], "--json"))
+    assert [row["payload"].encode() for row in shown] == expected[:10]
+    exported = cluster.ctl(1, "salvage", "export", piece["file"]).splitlines()
+    assert [b64decode(json.loads(line)["payload"]) for line in exported] == expected
+    said = cluster.ctl(2, "salvage", "republish", piece["file"])
+    assert f"{len(expected)} messages" in said
+    channel = clients.channel(3)
+    _, properties, body = channel.basic_get(name, auto_ack=True)
+    assert body == expected[0]
+    assert properties.headers == {"x-salvaged": piece["file"]}
+    assert drain(channel, name) == expected[1:]
+    with pytest.raises(CtlFailed, match="nothing is kept"):
+        cluster.ctl(2, "salvage", "drop", piece["file"])
+
+
+def test_messages_in_memory_only_are_copied_too(
+    cluster: Cluster, clients: Clients, name: str
+) -> None:
+    """A queue that has them gets mirrors."""
+    clients.channel(1).queue_declare(name, durable=True)
+    channel = clients.confirming(2)
+    for body in bodies(0, 300):
+        channel.basic_publish("", name, body)
+    mirror(cluster, f"^{name}$", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+    await_ring(cluster, name, synchronised=NODES)
+    cluster.kill(1)
+    await_that(cluster, name, lambda ring: ring.master in cluster.nodes[1:], "another master")
+    eventually(lambda: counts(clients.channel(2), name)[0], 300, LONG_S)
+    assert drain(clients.channel(3), name) == bodies(0, 300)
+
+
+#: A copy of 2 MB takes some ten seconds: it is surely under way while it is looked at.
+SLOW = {"mirroring_sync_max_throughput": "200KB"}
+
+
+def test_a_copy_can_be_stopped(name: str) -> None:
+    """List B, 6."""
+    with Cluster(3, config=SLOW) as cluster, Clients(cluster) as clients:
+        # Without a policy at first: what comes before the ring is not in its log, and is copied.
+        clients.channel(1).queue_declare(name, durable=True)
+        channel, body = clients.confirming(2), b"x" * 100_000
+        for i in range(20):
+            publish(channel, name, [b"%d " % i + body])
+        both = {"ha-mode": "nodes", "ha-params": cluster.nodes[:2], "ha-sync-mode": "manual"}
+        mirror(cluster, f"^{name}$", {**both, "ha-sync-batch-size": 1})
+        await_ring(cluster, name, replicas=(1, 2), synchronised=(1,))
+        act(cluster, 3, name, "sync")
+        ring = await_that(cluster, name, lambda it: bool(_bytes_copied(it)), "a copy under way")
+        assert _bytes_copied(ring) < 2_000_000
+        publish(channel, name, [b"meanwhile"])
+        act(cluster, 3, name, "cancel_sync")
+        with pytest.raises(Refused, match="not_syncing"):
+            act(cluster, 3, name, "cancel_sync")
+        await_ring(cluster, name, replicas=(1, 2), synchronised=(1,))
+        assert queue_row(cluster, 1, name)["state"] == "running"
+        publish(channel, name, [b"afterwards"])
+        act(cluster, 3, name, "sync")
+        await_ring(cluster, name, replicas=(1, 2), synchronised=(1, 2))
+        cluster.kill(1)
+        eventually(lambda: not is_gone(clients.channel(3), name), within_s=LONG_S)
+        found = drain(clients.channel(3), name)
+        assert [it.split()[0] for it in found] == [*bodies(0, 20), b"meanwhile", b"afterwards"]
+
+
+def _bytes_copied(ring: Ring) -> int:
+    return sum(row["sync"]["bytes_done"] for row in ring.shown["replicas"] if row["sync"])
+
+
+@pytest.mark.parametrize("strategy", ["full", "event"])
+def test_strategies(cluster: Cluster, clients: Clients, name: str, strategy: str) -> None:
+    """A mirror that was away gets everything anew, or nothing but what comes."""
+    clients.channel(1).queue_declare(name, durable=True)
+    channel = clients.confirming(3)
+    publish(channel, name, bodies(0, 10))
+    names = list(cluster.nodes[:2])
+    how = {"ha-mode": "nodes", "ha-params": names, "ha-sync-mode": "automatic"}
+    mirror(cluster, f"^{name}$", {**how, "ha-sync-strategy": strategy})
+    if strategy == "full":
+        await_ring(cluster, name, synchronised=(1, 2))
+    else:
+        await_ring(cluster, name, replicas=(1, 2), synchronised=(1,))
+        with pytest.raises(Refused, match="event"):
+            act(cluster, 3, name, "sync")
+        assert drain(clients.channel(3), name) == bodies(0, 10)
+        await_ring(cluster, name, synchronised=(1, 2))
+        publish(channel, name, bodies(0, 10))
+    cluster.kill(2)
+    await_ring(cluster, name, synchronised=(1,))
+    publish(channel, name, bodies(10, 20))
+    cluster.start(2)
+    await_ring(cluster, name, synchronised=(1, 2))
+    cluster.kill(1)
+    eventually(lambda: not is_gone(clients.channel(3), name), within_s=LONG_S)
+    assert drain(clients.channel(3), name) == bodies(0, 20)

@@ -1,0 +1,81 @@
+"""A loop on virtual time for one node: what the product asks of asyncio, and nothing more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sim.broker_node import BrokerNode
+
+
+class Handle:
+    """Something that is to happen, unless it is cancelled."""
+
+    __slots__ = ("is_cancelled",)
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class NodeLoop(asyncio.AbstractEventLoop):
+    """Callbacks end with the life of the node, and wait while it is paused."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+
+    def time(self) -> float:
+        return self._node.now_ms / 1000
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+        return self.call_later(0, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> Any:
+        return self.call_later(when - self.time(), callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> Any:
+        node, handle = self._node, Handle()
+
+        def act() -> None:
+            if not handle.is_cancelled:
+                with self.running():
+                    if context is None:
+                        callback(*args)
+                    else:
+                        context.run(callback, *args)
+
+        node.world.after(max(0, int(delay * 1e6)), node.soon(act))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Coroutine[Any, Any, Any], **_named: Any) -> asyncio.Task[Any]:
+        return asyncio.Task(coro, loop=self)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        # Without one it says that a task has ended with its node, as it should.
+        if "exception" in context:
+            raise context["exception"]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """For as long as the node acts, this is the running loop."""
+        before = asyncio.events._get_running_loop()
+        asyncio.events._set_running_loop(self)
+        try:
+            yield
+        finally:
+            asyncio.events._set_running_loop(before)

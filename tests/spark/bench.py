@@ -1,0 +1,180 @@
+"""How fast queues go into Spark and back: `make bench-spark`.
+
+Prints, for each number of rows: queue into Parquet beside the same rows from memory, the sink, and
+what a reader at full speed does to the time from publish to confirm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pika
+from bench_sources import MemorySource, rows_batch
+from pyspark.sql import SparkSession
+from spark_session import make_session
+
+from warren.spark.blocks import from_batch
+from warren.spark.client import Client
+from warren.spark.options import read_options
+
+HERE = Path(__file__).parent
+BLOCK_ROWS = 10_000
+BATCH_BLOCKS = 10
+PARTS = 2
+PROBES = 3_000
+
+
+class Bench:
+    def __init__(self, spark: SparkSession, base: Path, url: str, amqp_url: str) -> None:
+        self.spark, self.base, self.url, self.amqp_url = spark, base, url, amqp_url
+        self.client = Client(read_options({"endpoints": url}))
+        self.batch = 0
+
+    def declare(self, queue: str) -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))
+        connection.channel().queue_declare(queue, durable=True)
+        connection.close()
+
+    def fill(self, rows: int) -> None:
+        """Messages for the queue `bench`, by staged batches: nothing else is as fast."""
+        block = from_batch(rows_batch(BLOCK_ROWS))
+        for first in range(0, rows, BLOCK_ROWS * BATCH_BLOCKS):
+            self.batch += 1
+            count = min(BATCH_BLOCKS, (rows - first) // BLOCK_ROWS)
+            staged: dict[str, int] = {}
+            for number in range(count):
+                told = self.client.stage("fill", self.batch, "0", "0", block, number)
+                for node, some in told["staged"].items():
+                    staged[node] = staged.get(node, 0) + some
+            self.client.commit("fill", self.batch, [["0", "0", staged]])
+
+    def timed(self, what: str, rows: int, work: Callable[[], object]) -> float:
+        began_s = time.monotonic()
+        work()
+        rate = rows / (time.monotonic() - began_s)
+        print(f"  {what:<42}{rate / 1000:8.0f} k rows/s", flush=True)
+        return rate
+
+    def from_memory(self, rows: int) -> None:
+        table = self.spark.read.format("memory-columns").options(rows=rows, parts=PARTS).load()
+        table.write.mode("overwrite").parquet(str(self.base / "memory"))
+
+    def from_queue(self, name: str, rows_a_batch: int) -> None:
+        query = (
+            self.spark.readStream.format("warren")
+            .options(endpoints=self.url, queues="bench", cursor=name, mode="drain")
+            .option("maxOffsetsPerTrigger", rows_a_batch)
+            .option("minPartitions", PARTS)
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(self.base / name))
+            .option("checkpointLocation", str(self.base / f"{name}-checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        self.client.drop_cursor("bench", name)
+
+    def compare(self, rows: int) -> None:
+        """A queue into Parquet, and the same without a queue."""
+        print(f"{rows} rows, bodies of 200 bytes, two tasks", flush=True)
+        self.timed("into the queue, staged batches", rows, lambda: self.fill(rows))
+        memory = self.timed("from memory into Parquet", rows, lambda: self.from_memory(rows))
+        name = f"run-{rows}"
+        queue = self.timed(
+            "from the queue into Parquet", rows, lambda: self.from_queue(name, 1_000_000)
+        )
+        print(f"  that is {100 * queue / memory:.0f} % of what Spark does without a broker")
+        shutil.rmtree(self.base / name)
+
+    def sink(self, rows: int) -> None:
+        table = self.spark.range(0, rows, numPartitions=PARTS).selectExpr(
+            "'' exchange", "'sunk' routing_key", "cast(repeat(hex(id), 12) AS BINARY) body"
+        )
+        table.write.format("warren").option("endpoints", self.url).mode("append").save()
+
+    def latency(self) -> None:
+        """p99 from publish to confirm, with and without a reader that never rests."""
+        self.fill(200_000)
+        connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))
+        channel = connection.channel()
+        channel.confirm_delivery()
+        kept = pika.BasicProperties(delivery_mode=2)
+
+        def probe() -> float:
+            times = []
+            for _ in range(PROBES):
+                began_s = time.perf_counter()
+                channel.basic_publish("", "sunk", b"x" * 200, kept)
+                times.append(time.perf_counter() - began_s)
+            return statistics.quantiles(times, n=100)[98] * 1000
+
+        end = threading.Event()
+        told = self.client.open_cursor("bench", "latency", {})
+
+        def read() -> None:
+            reader, first = Client(read_options({"endpoints": self.url})), told["start"]
+            while not end.is_set():
+                head = reader.read_range("bench", {"from": first, "rows": 20_000})
+                first = told["start"] if len(head) < 4096 else first + 20_000
+
+        alone_ms = probe()
+        thread = threading.Thread(target=read)
+        thread.start()
+        beside_ms = probe()
+        end.set()
+        thread.join()
+        self.client.drop_cursor("bench", "latency")
+        print(f"  publish to confirm, p99: {alone_ms:.2f} ms alone, {beside_ms:.2f} ms beside a "
+              f"reader at full speed ({beside_ms / alone_ms:.1f} times)")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", default="1000000,10000000,30000000")
+    given = parser.parse_args()
+    base = Path(tempfile.mkdtemp())
+    broker = subprocess.Popen(
+        [sys.executable, str(HERE / "bench_broker.py"), str(base / "data")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert broker.stdout is not None
+        url, amqp_url = broker.stdout.readline().split()
+        spark = make_session("local[2,4]", "2g")
+        spark.dataSource.register(MemorySource)
+        bench = Bench(spark, base, url, amqp_url)
+        bench.declare("bench")
+        bench.declare("sunk")
+        # The first rows of a session run at a third of its speed.
+        bench.fill(200_000)
+        bench.from_memory(400_000)
+        bench.from_queue("warm", 100_000)
+        for rows in map(int, given.rows.split(",")):
+            bench.compare(rows)
+        bench.timed("DataFrame into a queue (sink)", 500_000, lambda: bench.sink(500_000))
+        bench.latency()
+        peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(f"  largest process started from here: {peak_mb:.0f} MB")
+        spark.stop()
+    finally:
+        assert broker.stdin is not None
+        broker.stdin.close()
+        broker.wait(60)
+        shutil.rmtree(base)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The event journal: what a broker notes, what it leaves behind, and the files that hold it."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pika
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from warren.node.errors import StartError
+from warren.spark.journal_files import BadSegment, Names, segments, to_table
+from warren.spark.pipelines.audit import audit
+from warren.spark.pipelines.events import read_events
+from warren.testing import Broker
+
+KEPT = pika.BasicProperties(delivery_mode=2)
+CONFIG = {"journal.enabled": True, "journal.queues": "^seen", "journal.interval": 3600}
+
+
+def events_of(directory: Path, scratch: Path) -> list[dict[str, object]]:
+    tables = [pq.read_table(path) for path in segments(directory, scratch)]
+    return pa.concat_tables(tables).to_pylist() if tables else []
+
+
+def counted(rows: list[dict[str, object]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one in rows:
+        found[str(one["event"])] += int(str(one["count"]))
+    return found
+
+
+def traffic(broker: Broker, queue: str) -> None:
+    """Ten messages: six are acknowledged, one rejected, one comes again, two stay."""
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare(queue, durable=True)
+    for number in range(10):
+        channel.basic_publish("", queue, b"%d" % number, KEPT)
+    tags = [channel.basic_get(queue)[0].delivery_tag for _ in range(8)]
+    channel.basic_ack(tags[5], multiple=True)
+    channel.basic_reject(tags[6], requeue=False)
+    channel.basic_reject(tags[7], requeue=True)
+    method, _, _ = channel.basic_get(queue)
+    assert method.redelivered
+    channel.basic_ack(method.delivery_tag)
+    connection.close()
+
+
+def test_everything_that_happens_is_noted(tmp_path: Path, spark: SparkSession) -> None:
+    with Broker(config=CONFIG, data_dir=tmp_path / "data") as broker:
+        traffic(broker, "seen")
+        traffic(broker, "unwatched")
+    place = tmp_path / "data" / "events"
+    rows = events_of(place, tmp_path)
+    assert {one["queue"] for one in rows} == {"seen"}
+    assert counted(rows) == {
+        "publish": 10,
+        "confirm": 10,
+        "deliver": 9,
+        "ack": 7,
+        "reject": 1,
+        "requeue": 1,
+        "snapshot": 1,
+        "held": 2,
+    }
+    assert sum(int(str(one["bytes"])) for one in rows if one["event"] == "publish") == 10
+    assert [one["seq"] for one in rows if one["redelivered"]] == [7]
+    assert not list(place.glob("*.open"))
+    with read_events(spark, [place]) as events:
+        (queue,) = audit(events).queues.collect()
+    assert (queue["confirmed"], queue["gone"], queue["held"]) == (10, 8, 2)
+    assert (queue["lost"], queue["unflagged"], queue["redelivered"]) == (0, 0, 1)
+
+
+def test_what_a_killed_broker_noted_is_there(tmp_path: Path) -> None:
+    with Broker(config=CONFIG, data_dir=tmp_path / "data") as broker:
+        traffic(broker, "seen")
+        place = tmp_path / "data" / "events"
+        # As it lies there while the broker runs: a kill would leave the same.
+        rows = events_of(place, tmp_path)
+        assert counted(rows)["publish"] == 10
+        assert counted(rows)["ack"] == 7
+        copy = tmp_path / "left"
+        copy.mkdir()
+        for path in [*place.glob("*.open"), *place.glob("*.names")]:
+            (copy / path.name).write_bytes(path.read_bytes())
+    config = {**CONFIG, "journal.directory": str(copy)}
+    with Broker(config=config, data_dir=tmp_path / "data"):
+        pass
+    assert counted(events_of(copy, tmp_path))["publish"] == 10
+    assert not list(copy.glob("*.open"))
+
+
+def test_nothing_is_noted_when_it_is_off(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data") as broker:
+        traffic(broker, "seen")
+        assert broker.call(lambda node: node.events) is None
+    assert not (tmp_path / "data" / "events").exists()
+
+
+def test_old_segments_make_room(tmp_path: Path) -> None:
+    config = {**CONFIG, "journal.max_bytes": 1}
+    with Broker(config=config, data_dir=tmp_path / "data") as broker:
+        for _ in range(3):
+            traffic(broker, "seen")
+            broker.call(lambda node: node.events.rotate())
+    assert len(list((tmp_path / "data" / "events").glob("*.parquet"))) == 1
+
+
+def test_a_broker_in_memory_says_what_it_needs() -> None:
+    with pytest.raises(StartError, match=r"journal\.directory"):
+        Broker(config=CONFIG).start()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: data[:40],
+        lambda data: b"WRONGJ1!" + data[8:],
+        lambda data: data[:12] + struct.pack("<I", 1 << 30) + data[16:],
+        lambda data: data[:-1],
+    ],
+)
+def test_files_that_are_no_buffers_are_refused(spoil: Callable[[bytes], bytes]) -> None:
+    data = struct.pack("<8sIIq", b"WARRENJ1", 8, 0, 0).ljust(64, b"\0") + bytes(8 * 38)
+    assert to_table(data, Names("n")).num_rows == 0
+    with pytest.raises(BadSegment):
+        to_table(spoil(data), Names("n"))
+    one = data[:12] + struct.pack("<I", 1) + data[16:]
+    at = 64 + 8 * (8 + 8 + 8 + 4)
+    unnamed = one[:at] + struct.pack("<I", 5) + one[at + 4 :]
+    with pytest.raises(BadSegment, match="no name"):
+        to_table(unnamed, Names("n"))
+
+
+def test_a_place_without_a_journal_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadSegment, match="there is no event journal"):
+        segments(tmp_path / os.urandom(4).hex(), tmp_path)

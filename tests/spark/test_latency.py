@@ -1,0 +1,72 @@
+"""Latency by minute and windows without a confirm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from journal_rows import row
+from pyspark.sql import SparkSession
+from pyspark.testing import assertSchemaEqual
+
+from warren.spark.pipelines import latency
+from warren.spark.pipelines.events import EVENTS
+
+
+def test_percentiles_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    rows = []
+    for seq in range(0, 3000, 3):
+        at_ms = seq * 50
+        rows.append(row("publish", seq, 3, at_ms=at_ms))
+        rows.append(row("confirm", seq, 3, at_ms=at_ms + 1 + seq % 17))
+        rows.append(row("deliver", seq, 3, at_ms=at_ms + 2 + seq % 23))
+        rows.append(row("deliver", seq, 1, at_ms=at_ms + 900, redelivered=True))
+    events = spark.createDataFrame(rows, EVENTS)
+    events.write.parquet(str(tmp_path / "events"))
+    result = latency.per_minute(events)
+    assertSchemaEqual(result.schema, latency.MINUTES)
+    mine = {
+        (r["step"], r["m"] // 60): (
+            r["n"],
+            *(r[name] for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")),
+        )
+        for r in result.selectExpr("*", "unix_timestamp(minute) AS m").collect()
+    }
+    query = """
+        with one as (
+            select event, epoch_us("at") as us, unnest(range(seq, seq + count)) as seq
+            from read_parquet('{path}/events/*.parquet')),
+        t as (select seq, min(us) filter (event = 'publish') p, min(us) filter (event = '{to}') c
+              from one group by seq)
+        select p // 60000000, count(*), quantile_cont((c - p) / 1000.0, 0.5),
+               quantile_cont((c - p) / 1000.0, 0.99), quantile_cont((c - p) / 1000.0, 0.999),
+               max((c - p) / 1000.0)
+        from t where c is not null group by 1
+    """
+    seen = 0
+    for step, to in (("publish to confirm", "confirm"), ("publish to deliver", "deliver")):
+        for minute, *numbers in duckdb.sql(query.format(path=tmp_path, to=to)).fetchall():
+            found = mine[step, minute]
+            assert list(found) == pytest.approx(numbers)
+            seen += 1
+    assert seen == 2 * 3 == len(mine)
+
+
+def test_a_failover_is_a_window_with_its_numbers(spark: SparkSession) -> None:
+    rows = [
+        row("publish", 0, 10, at_ms=0),
+        row("confirm", 0, 10, at_ms=1),
+        row("publish", 10, 5, at_ms=100),
+        row("promote", 0, at_ms=1500, node="b", epoch=2),
+        row("deliver", 3, 4, at_ms=2100, node="b", epoch=2, redelivered=True),
+        row("confirm", 10, 5, at_ms=2001, node="b", epoch=2),
+        # Nobody published in this one.
+        row("publish", 15, 1, at_ms=60_000, node="b", epoch=2),
+        row("confirm", 15, 1, at_ms=60_000, node="b", epoch=2),
+    ]
+    result = latency.outages(spark.createDataFrame(rows, EVENTS), 1000)
+    assertSchemaEqual(result.schema, latency.OUTAGES)
+    (found,) = result.collect()
+    assert (found["gap_ms"], found["old_node"], found["new_node"]) == (2000.0, "a", "b")
+    assert (found["promotions"], found["redelivered"], found["refused"]) == (1, 4, 0)

@@ -1,0 +1,128 @@
+"""Takes the pictures of docs/web-ui.md: `make pictures`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pika
+from browser import HOW_TO_INSTALL, Browser, find_chromium
+from scene import Scene
+
+from warren.testing.cluster import Cluster
+
+FOLDER = Path(__file__).parents[2] / "docs" / "ui"
+#: Name of the picture, and where in the UI it is taken.
+PAGES = {
+    "overview": "",
+    "queues": "queues",
+    "queue": "queues/%2F/orders.new",
+    "queue-messages": "queues/%2F/dead.letters/messages",
+    "queue-consumers": "queues/%2F/mail.outgoing/consumers",
+    "queue-unacked": "queues/%2F/orders.new/unacked",
+    "queue-bindings": "queues/%2F/orders.new/bindings",
+    "mirrors": "queues/%2F/audit.all/mirrors",
+    "exchanges": "exchanges",
+    "exchange": "exchanges/%2F/shop.orders",
+    "topology": "topology",
+    "dead-letters": "dead-letters",
+    "connections": "connections",
+    "channels": "channels",
+    "cluster": "cluster",
+    "matrix": "cluster/matrix",
+    "nodes": "nodes",
+    "log": "log",
+    "salvage": "salvage",
+    "policies": "policies?add=1&pattern=%5Eorders&definition=%7B%22ha-mode%22%3A%22all%22%7D",
+    "operator-policies": "operator-policies",
+    "users": "users",
+    "user": "users/olga",
+    "vhosts": "vhosts",
+    "vhost": "vhosts/%2F",
+    "limits": "limits",
+    "definitions": "definitions",
+}
+CONFIG = {"collect_statistics_interval": 1000}
+
+
+def keep_busy(url: str, is_over: threading.Event) -> None:
+    """Messages in and out, so that charts have something to draw."""
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    channel.queue_declare("orders.busy", durable=True)
+    channel.basic_consume("orders.busy", lambda ch, how, *_: ch.basic_ack(how.delivery_tag))
+    turn = 0
+    while not is_over.is_set():
+        turn += 1
+        for _ in range(20 + 15 * (turn // 20 % 3)):
+            channel.basic_publish("", "orders.busy", b"x" * 200)
+        connection.process_data_events(0.1)
+    connection.close()
+
+
+def take(browser: Browser, name: str, dark: bool) -> None:
+    tone = "dark" if dark else "light"
+    time.sleep(0.8)
+    browser.picture(FOLDER / f"{name}-{tone}.png")
+    troubles = browser.troubles()
+    print(name, tone, troubles or "", flush=True)
+
+
+def main() -> int:
+    chromium = find_chromium()
+    if chromium is None:
+        print(HOW_TO_INSTALL)
+        return 1
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    only = set(sys.argv[1:])
+    with Cluster(3, config=CONFIG) as cluster, Browser(chromium) as browser:
+        cluster.kill(3)
+        time.sleep(4)
+        cluster.start(3)
+        scene = Scene(cluster)
+        scene.build()
+        is_over = threading.Event()
+        busy = threading.Thread(target=keep_busy, args=(cluster.url(1), is_over))
+        busy.start()
+        time.sleep(12)
+        for dark in (False, True):
+            browser.open(cluster.management_url(1), dark=dark)
+            browser.wait("text=Log in")
+            if not only or "login" in only:
+                take(browser, "login", dark)
+            browser.log_in()
+            for name, place in PAGES.items():
+                if only and name not in only:
+                    continue
+                browser.go(place)
+                if name == "queue-messages":
+                    browser.click("button:has-text('Look')")
+                take(browser, name, dark)
+        if not only or "failover" in only:
+            # A node is down, and the ring shows it.
+            browser.open(cluster.management_url(1))
+            browser.log_in()
+            cluster.kill(2)
+            browser.go(PAGES["mirrors"])
+            time.sleep(8)
+            take(browser, "failover-mirrors", False)
+            browser.go("cluster")
+            take(browser, "failover-cluster", False)
+            cluster.start(2)
+        for name in ("overview", "queues", "mirrors"):
+            if only and f"{name}-narrow" not in only:
+                continue
+            browser.open(cluster.management_url(1), width=400, height=800)
+            browser.log_in()
+            browser.go(PAGES[name])
+            take(browser, f"{name}-narrow", False)
+        is_over.set()
+        busy.join()
+        scene.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

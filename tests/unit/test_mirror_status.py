@@ -1,0 +1,226 @@
+"""What operators are told of a ring: rows of queues, the ring itself, and what would follow."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from warren.cluster.metadata import View
+from warren.management.mirrors import (
+    Position,
+    explain,
+    is_sync_critical,
+    mirror_fields,
+    position_of,
+    show_ring,
+)
+from warren.model.policy import EffectiveArguments
+
+
+class Mirrors:
+    def __init__(self, told: dict[str, Any] | None) -> None:
+        self.told = told
+
+    def describe(self, _queue: Any) -> dict[str, Any] | None:
+        return self.told
+
+
+def queue(**effective: Any) -> Any:
+    return SimpleNamespace(
+        name="q",
+        number=7,
+        home="a",
+        absence=None,
+        vhost=SimpleNamespace(name="/"),
+        effective=EffectiveArguments(ha_mode="all", **effective),
+    )
+
+
+def engine(view: View | None, told: dict[str, Any] | None = None, alive: str = "abc") -> Any:
+    return SimpleNamespace(
+        views={} if view is None else {7: view},
+        mirrors=Mirrors(told),
+        cluster=SimpleNamespace(living_nodes=lambda: list(alive)),
+        settings=SimpleNamespace(node_name="a"),
+        clock=SimpleNamespace(now_ms=lambda: 10_000),
+    )
+
+
+def view(master: str | None, in_sync: str, learners: str = "", wanted: str = "abc") -> View:
+    return View(5, master, tuple(in_sync), tuple(learners), tuple(wanted))
+
+
+TOLD = {
+    "epoch": 5,
+    "commit": 120,
+    "last": 130,
+    "positions": {"a": 130, "b": 120, "c": 30},
+    "syncs": {"c": {"done": 10, "total": 40, "bytes_done": 1000, "since_ms": 8_000}},
+}
+SYNC = {
+    "done": 10,
+    "total": 40,
+    "bytes_done": 1000,
+    "messages_per_second": 5.0,
+    "bytes_per_second": 500.0,
+    "eta_seconds": 6.0,
+}
+
+
+def test_the_row_of_a_queue_names_its_mirrors() -> None:
+    fields = mirror_fields(engine(view("a", "ab", "c"), TOLD), queue())
+    assert fields == {
+        "slave_nodes": ["b", "c"],
+        "synchronised_slave_nodes": ["b"],
+        "mirror_nodes": ["b", "c"],
+        "synchronised_mirror_nodes": ["b"],
+        "recoverable_slaves": ["b", "c"],
+        "sync_messages": 10,
+    }
+    down = mirror_fields(engine(view(None, "b", "c"), None), queue())
+    assert down["slave_nodes"] == ["c"]
+    assert down["synchronised_slave_nodes"] == []
+    assert down["recoverable_slaves"] == ["b", "a", "c"]
+    assert mirror_fields(engine(None), queue()) == {"recoverable_slaves": None}
+
+
+def test_the_ring_with_figures() -> None:
+    shown = show_ring(engine(view("a", "ab", "c"), TOLD), queue(ha_min_in_sync=2))
+    rows = shown.pop("replicas")
+    shown.pop("explain")
+    assert shown == {
+        "name": "q",
+        "vhost": "/",
+        "epoch": 5,
+        "state": "running",
+        "master": "a",
+        "wanted": ["a", "b", "c"],
+        "min_in_sync": 2,
+        "commit": 120,
+        "last": 130,
+    }
+    assert [(row["node"], row["role"], row["synchronised"], row["online"]) for row in rows] == [
+        ("a", "master", True, True),
+        ("b", "mirror", True, True),
+        ("c", "learner", False, True),
+    ]
+    assert [(row["position"], row["lag_messages"], row["lag_bytes"]) for row in rows] == [
+        (130, 0, 0),
+        (120, 10, None),
+        (30, 100, None),
+    ]
+    assert [row["sync"] for row in rows] == [None, None, SYNC]
+
+
+@pytest.mark.parametrize("told", [None, {}, {"last": 7}])
+def test_the_ring_without_figures(told: dict[str, Any] | None) -> None:
+    shown = show_ring(engine(view("b", "bc", "", "abc"), told, alive="bc"), queue())
+    assert [(row["node"], row["role"], row["online"]) for row in shown["replicas"]] == [
+        ("b", "master", True),
+        ("c", "mirror", True),
+        ("a", "learner", False),
+    ]
+    assert shown["replicas"][1]["lag_messages"] is None
+    assert shown["commit"] is None
+
+
+def test_states() -> None:
+    for now, state in (
+        (view("a", "a"), "running"),
+        (view(None, "a"), "down"),
+        (view(None, "a", "b"), "no master"),
+    ):
+        assert show_ring(engine(now), queue())["state"] == state
+
+
+EXPLAINED = [
+    (
+        view("a", "abc"),
+        {},
+        [
+            "if a dies now: b becomes master, nothing is lost",
+            "if b dies now: a goes on, c still has everything",
+            "if c dies now: a goes on, b still has everything",
+        ],
+    ),
+    (
+        view("a", "ab", "", "ab"),
+        {},
+        [
+            "if a dies now: b becomes master, nothing is lost",
+            "if b dies now: a goes on, no other node has everything then",
+        ],
+    ),
+    (
+        view("a", "a", "b", "abc"),
+        {"ha_min_in_sync": 2},
+        [
+            "1 synchronised where ha-min-in-sync wants 2: nothing is confirmed until there "
+            "are more",
+            "if a dies now: it is down until a is back; no other has everything",
+            "b lacks messages: it cannot take over",
+            "c is wanted, and down",
+        ],
+    ),
+    (
+        view("a", "a", "bc"),
+        {"ha_promote_on_failure": "always"},
+        [
+            "if a dies now: one of b, c becomes master after a while, and what it lacks is lost "
+            "(ha-promote-on-failure is always)",
+            "b lacks messages: it cannot take over",
+            "c lacks messages: it cannot take over",
+        ],
+    ),
+    (
+        view("a", "a", "b", "b"),
+        {},
+        [
+            "if a dies now: it is down until a is back; no other has everything",
+            "b lacks messages: it cannot take over",
+            "a goes as soon as a wanted replica is synchronised",
+        ],
+    ),
+    (
+        view(None, "a", "b"),
+        {},
+        [
+            "it is down until one of these is back: a",
+            "b may lack messages",
+            "to give up what is missing: ha-promote-on-failure always, in the policy",
+        ],
+    ),
+    (view(None, "a"), {}, ["it is down until one of these is back: a"]),
+]
+
+
+@pytest.mark.parametrize(("now", "effective", "said"), EXPLAINED)
+def test_what_would_follow(now: View, effective: dict[str, Any], said: list[str]) -> None:
+    assert explain(now, queue(**effective)) == said
+
+
+def test_the_last_good_copy_is_critical() -> None:
+    for now, is_critical in (
+        (None, False),
+        (view("a", "ab"), False),
+        (view("a", "a"), True),
+        (view("a", "a", "bc"), True),
+        (view("a", "a", "", "a"), False),
+        (view("b", "b"), False),
+    ):
+        assert is_sync_critical(engine(now), queue()) is is_critical
+
+
+@pytest.mark.parametrize(
+    ("told", "position"),
+    [
+        (None, Position(-1, -1)),
+        ({"epoch": 4}, Position(4, -1)),
+        ({"epoch": 4, "last": 9, "last_epoch": 3}, Position(3, 9)),
+        ({"epoch": None, "last": None}, Position(-1, -1)),
+    ],
+)
+def test_how_far_a_replica_is(told: dict[str, Any] | None, position: Position) -> None:
+    assert position_of(engine(view("b", "b", "a"), told), queue()) == position
