@@ -25,7 +25,7 @@ from warren.engine.effects import REASONS
 from warren.engine.publish import offer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from warren.base.timers import Timer
     from warren.engine.amqp_queue import AmqpQueue
@@ -38,6 +38,8 @@ SENT_BYTES_MAX = 16 * 1024 * 1024
 #: The pause after a refusal; it doubles up to the second number.
 PAUSE_MS = 20
 PAUSE_MS_MAX = 1000
+#: Who is to be the master is kept waiting for no longer.
+REST_MS_MAX = 1000
 #: What `QueueEffects.dead_letter` says of a message that was never in its queue.
 NO_SLOT = -1
 
@@ -66,7 +68,7 @@ class Graveyard:
     """The burials of one queue, while it is the home or the master."""
 
     __slots__ = ("again", "pace", "pause_ms", "queue", "returned", "sent", "sent_bytes", "term",
-                 "timer", "waiting")  # fmt: skip
+                 "timer", "waiting", "when_quiet")  # fmt: skip
 
     def __init__(self, queue: AmqpQueue) -> None:
         self.queue = queue
@@ -83,6 +85,8 @@ class Graveyard:
         self.pause_ms = 0
         #: The pause that goes on.
         self.timer: Timer | None = None
+        #: Called once when nothing is on its way.
+        self.when_quiet: Callable[[], None] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -92,7 +96,7 @@ class Graveyard:
 
     @property
     def may_send(self) -> bool:
-        if self.returned or self.timer is not None:
+        if self.returned or self.timer is not None or self.queue.resting:
             return False
         return self.sent < self.pace and self.sent_bytes < SENT_BYTES_MAX
 
@@ -243,9 +247,7 @@ class Burials:
     def _off_the_way(self, yard: Graveyard, burial: Burial) -> None:
         yard.sent -= 1
         yard.sent_bytes -= burial.size
-        if not self._touched:
-            self._engine.later(self._go_on)
-        self._touched[yard] = None
+        self._touch(yard)
 
     # -- going on ----------------------------------------------------------------------------------
 
@@ -272,6 +274,8 @@ class Burials:
                 queue.end_burial(burial.slot, burial.reason, yard.term)
             else:
                 self._send(queue, yard, burial, message)
+        if yard.sent == 0:
+            _tell_quiet(yard)
         if queue.crowded:
             queue.go_on_burying(now_ms)
         if not (yard.waiting or yard.again or yard.returned or yard.sent):
@@ -298,9 +302,35 @@ class Burials:
             if yard.timer is not None:
                 yard.timer.cancel()
                 yard.timer = None
-                if not self._touched:
-                    self._engine.later(self._go_on)
-                self._touched[yard] = None
+                self._touch(yard)
+
+    # -- another master ----------------------------------------------------------------------------
+
+    def rest(self, queue: AmqpQueue, then: Callable[[], None]) -> None:
+        """Bury nobody more, and call when nothing is on its way any more, or soon in any case.
+
+        What is on its way when another becomes the master goes on its way there once more.
+        """
+        queue.resting = True
+        yard = self._yards.get(queue)
+        if yard is None or yard.sent == 0:
+            then()
+            return
+        yard.when_quiet = then
+        now_ms = self._engine.clock.now_ms()
+        self._engine.timers.at(now_ms + REST_MS_MAX, lambda _now_ms: _tell_quiet(yard))
+
+    def wake(self, queue: AmqpQueue) -> None:
+        """It goes on being the master."""
+        queue.resting = False
+        queue.go_on_burying(self._engine.clock.now_ms())
+        if queue in self._yards:
+            self._touch(self._yards[queue])
+
+    def _touch(self, yard: Graveyard) -> None:
+        if not self._touched:
+            self._engine.later(self._go_on)
+        self._touched[yard] = None
 
     def _close(self, yard: Graveyard) -> None:
         yard.waiting.clear()
@@ -311,6 +341,12 @@ class Burials:
             yard.timer = None
         if self._yards.get(yard.queue) is yard:
             del self._yards[yard.queue]
+
+
+def _tell_quiet(yard: Graveyard) -> None:
+    then, yard.when_quiet = yard.when_quiet, None
+    if then is not None:
+        then()
 
 
 def _pack(slot: int, reason: int, died_s: int) -> int:

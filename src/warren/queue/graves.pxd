@@ -13,6 +13,7 @@ cdef class Graves(KeptBacklog):
     cdef uint64_t buried_bytes
     cdef readonly uint64_t burial_term     # grows when all that is buried is taken back
     cdef readonly bint crowded             # more is dead than may be buried at a time
+    cdef public bint resting               # nobody is buried: another is to be the master
 
     cdef bint has_grave(self) noexcept
     cdef int bury(self, SlotLog log, uint64_t slot, int reason) except -1

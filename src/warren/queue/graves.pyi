@@ -7,5 +7,6 @@ class Graves(KeptBacklog):
     buried: int
     burial_term: int
     crowded: bool
+    resting: bool
     def dead_message(self, slot: int) -> Message | None: ...
     def end_burial(self, slot: int, reason: int, term: int, with_letter: bool = False) -> None: ...

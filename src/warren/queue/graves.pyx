@@ -30,7 +30,7 @@ cdef class Graves(KeptBacklog):
 
     cdef bint has_grave(self) noexcept:
         """Whether one more may go; else it is noted that one could not."""
-        if not self.dead_letters or (self.buried < BURIED_MAX
+        if not self.dead_letters or (self.buried < BURIED_MAX and not self.resting
                                      and self.buried_bytes < BURIED_BYTES_MAX):
             return True
         self.crowded = True
@@ -122,5 +122,5 @@ cdef class Graves(KeptBacklog):
         """Whatever was buried waits in its place again, or is somebody else's."""
         self.buried = self.buried_bytes = 0
         self.burial_term += 1
-        self.crowded = False
+        self.crowded = self.resting = False
         return 0
