@@ -6,6 +6,7 @@ import pytest
 from pair import Client, Received, method, publish
 from two_nodes import GatewayNode, Home, message, pair, settle
 
+from warren.engine.effects import REASONS
 from warren.gateway.errors import LinkLostError
 from warren.queue.queue import Queue
 
@@ -65,7 +66,11 @@ def test_messages_come_in_order_and_leave_when_they_are_acknowledged() -> None:
     assert deliveries(client) == [(4, b"2", True)]
     client.send(method(1, "basic.reject", 4, False))
     settle(node)
-    assert [reason for _, _, reason in home.effects.take_dead_letters()] == ["rejected"]
+    [(queue, _, reason, slot)] = home.effects.take_dead_letters()
+    assert (REASONS[reason], queue.buried) == ("rejected", 1)
+    home.queues[1].check()
+    queue.end_burial(slot, reason, queue.burial_term)
+    assert (queue.ready, queue.buried, queue.total_bytes) == (0, 0, 0)
     home.queues[1].check()
 
 

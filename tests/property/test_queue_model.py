@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from warren.engine.effects import Effects
+from warren.engine.effects import REASONS, Effects
 from warren.model.message import Address, Message
 from warren.queue.queue import Queue
 from warren.wire.content import make_message
@@ -185,16 +185,24 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def same_content(self) -> None:
         self.queue.check()
+        self.same_dead_letters()
+        self.queue.check()
+        assert self.queue.buried == 0
         assert self.queue.ready == len(self.ready)
         assert self.queue.unacked == len(self.out)
         assert self.queue.ready_bytes == sum(entry.size for entry in self.ready)
         out_bytes = sum(entry.size for entry in self.out.values())
         assert self.queue.total_bytes == self.queue.ready_bytes + out_bytes
 
-    @invariant()
     def same_dead_letters(self) -> None:
-        taken = [(message, reason) for _, message, reason in self.effects.take_dead_letters()]
-        assert taken == self.dead
+        """They stay until somebody says that they are safe."""
+        taken = self.effects.take_dead_letters()
+        assert [(message, REASONS[reason]) for _, message, reason, _ in taken] == self.dead
+        buried = [(slot, reason) for _, _, reason, slot in taken if slot >= 0]
+        assert self.queue.buried == len(buried)
+        for slot, reason in buried:
+            assert self.queue.dead_message(slot) is not None
+            self.queue.end_burial(slot, reason, 0)
         self.dead = []
 
     @invariant()

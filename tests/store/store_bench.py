@@ -9,7 +9,8 @@ next is somebody else: a seed (`store_schedules.py`) or hypothesis (`test_store_
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from store_model import (
     GRAVES,
@@ -112,9 +113,17 @@ class Bench:
     # -- messages ----------------------------------------------------------------------------------
 
     def publish(
-        self, queue_ids: Iterable[int], persistent: bool, size: int, priority: int = 0
+        self,
+        queue_ids: Iterable[int],
+        persistent: bool,
+        size: int,
+        priority: int = 0,
+        before: Callable[[], None] | None = None,
     ) -> int:
-        """Publish one message to some queues; the number of its record, or 0."""
+        """Publish one message to some queues; the number of its record, or 0.
+
+        `before` is called when all queues have it, and it is not written yet.
+        """
         node, number = self.node, self.next_number
         self.next_number += 1
         body = body_of(number, size)
@@ -132,6 +141,8 @@ class Bench:
             assert node.queues[queue_id].offer(message, node.now_ms)
             self.read_consumers()
             self._enforce_limit(queue)
+        if before is not None:
+            before()
         node.journal.finish_publish(message)
         commit = node.journal.appended if any(entry.logged for entry in entries) else 0
         for entry in entries:
@@ -152,11 +163,13 @@ class Bench:
         if entry.ready:
             entry.ready = False
             queue.ready -= 1
-        entry.gone_after = self.node.journal.appended
-        self._leaving.append(entry)
         if dies and queue.shape.dead_letters:
+            # It is there until its letter is.
             entry.dies = True
             self._dying.append((queue.shape.name, entry))
+            return
+        entry.gone_after = self.node.journal.appended
+        self._leaving.append(entry)
 
     def get(self, queue_id: int, no_ack: bool) -> bool | None:
         """Take the next message; False when it must wait for the log, None: there is none."""
@@ -303,8 +316,6 @@ class Bench:
 
     def turn(self) -> None:
         """The end of a turn: dead letters are published, then what has left is told."""
-        if self.plan.gone_before_dead_letters:
-            self.node.journal.finish_turn()
         while self.node.effects.pending:
             self.node.effects.pending = False
             self.node.effects.take_expiries()
@@ -315,15 +326,27 @@ class Bench:
             entry.gone_by = self.node.journal.appended
         self._leaving.clear()
 
-    def _bury(self, letters: list[tuple[Queue, Message, str]]) -> None:
+    def _bury(self, letters: list[tuple[Queue, Message, int, int]]) -> None:
         graves = [i for i, q in self.queues.items() if q.shape == GRAVES and q.deleted is None]
         dying, self._dying = self._dying, []
-        assert [(q.name, bytes(m.body).partition(b":")[0]) for q, m, _ in letters] == [
+        assert [(q.name, bytes(m.body).partition(b":")[0]) for q, m, _, _ in letters] == [
             (name, b"%d" % entry.number) for name, entry in dying
         ]
-        for (_, message, _), (_, entry) in zip(letters, dying, strict=True):
-            entry.heir = self.publish(graves, message.delivery_mode == 2, 20)
+        for (queue, message, reason, slot), (_, entry) in zip(letters, dying, strict=True):
+            leave = partial(queue.end_burial, slot, reason, 0)
+            if self.plan.gone_before_dead_letters:
+                leave()
+                self.node.journal.finish_turn()
+                leave = None
+            apart = self.plan.dead_letters_apart
+            with_letter = None if leave is None else partial(leave, with_letter=not apart)
+            entry.heir = self.publish(graves, message.delivery_mode == 2, 20, before=with_letter)
             entry.dies = bool(graves)
+            if entry.heir and entry.logged and queue.queue_id:
+                entry.gone_after, entry.gone_by = entry.heir - 1, entry.heir
+            else:
+                entry.gone_after = self.node.journal.appended
+                self._leaving.append(entry)
 
     def step(self) -> None:
         """The log writes what has gathered, and whoever waited for it goes on."""

@@ -26,6 +26,8 @@ class Plan:
     make_upkeep: Callable[..., Upkeep] = Upkeep
     #: Mutants: a fault that the bench must find.
     gone_before_dead_letters: bool = False
+    #: That a message has left, and its letter, are two records.
+    dead_letters_apart: bool = False
     watermark_not_awaited: bool = False
 
 

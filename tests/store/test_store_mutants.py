@@ -80,6 +80,10 @@ def test_gone_before_its_dead_letter_is_caught() -> None:
     assert caught(Plan(gone_before_dead_letters=True))
 
 
+def test_a_dead_letter_in_a_record_of_its_own_is_caught() -> None:
+    assert caught(Plan(dead_letters_apart=True))
+
+
 def test_deliveries_that_do_not_wait_for_the_watermark_are_caught() -> None:
     assert caught(Plan(watermark_not_awaited=True))
 

@@ -143,7 +143,10 @@ def delete_if_unused(engine: Engine, queue: AmqpQueue) -> None:
     """An auto-delete queue goes with its last consumer."""
     if queue.is_remote or queue.vhost.queues.get(queue.name) is not queue:
         return  # Its home sees to it, which knows all consumers.
-    if queue.declaration.auto_delete and queue.had_consumers and not queue.consumers:
+    if not queue.declaration.auto_delete or not queue.had_consumers or queue.consumers:
+        return
+    # While dead letters wait for their targets it stays: they would go with it.
+    if not queue.buried:
         drop_queue(engine, queue)
 
 

@@ -1,5 +1,6 @@
-"""Dead-lettering: a message that left its queue unconsumed is published again, with its history.
+"""Dead letters: what a message that nobody consumed is published again as, and to which queues.
 
+When it leaves its own queue is decided in `burials.py`.
 The history is the `x-death` header: newest first, one entry per (queue, reason) with a count. Other
 headers keep their bytes, and so their types.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warren.engine.publish import all_keys, find_destinations, offer, text
+from warren.engine.publish import all_keys, find_destinations, text
 from warren.model.message import MARK_HEADERS, Address, Message
 from warren.wire.content import make_message
 from warren.wire.properties import decode_properties, replace_properties
@@ -30,26 +31,36 @@ Death = dict[str, Any]
 COUNT_MAX = 2**62
 
 
-def dead_letter(engine: Engine, queue: AmqpQueue, message: Message, reason: str) -> None:
-    """Publish a dead message to the queue's dead-letter exchange; nothing happens without one."""
+def make_letter(
+    engine: Engine,
+    queue: AmqpQueue,
+    message: Message,
+    reason: str,
+    died_s: int,
+    again: bool = False,
+) -> tuple[Message | None, list[AmqpQueue]]:
+    """What a dead message goes on as, and the queues that it is for; nothing without an exchange.
+
+    `again`: it was tried before, so it is not counted, nor given to delayed exchanges twice.
+    """
     target = queue.effective.dead_letter_exchange
     exchange = queue.vhost.exchanges.get(target) if target is not None else None
     if target is None or exchange is None:
-        return
+        return None, []
     configured = queue.effective.dead_letter_routing_key
     table = decode_table(message.headers_table) if message.marks & MARK_HEADERS else {}
     keys = _keys(message, table, configured)
-    dead = _with_death(engine, queue, message, reason, target, table, configured is not None)
-    now_ms = engine.clock.now_ms()
-    engine.totals.count(queue.vhost.name, f"dead_lettered_{reason}")
-    destinations, _ = find_destinations(engine, queue.vhost, exchange, dead, keys)
+    dead = _with_death(queue, message, reason, target, table, died_s)
+    if not again:
+        engine.totals.count(queue.vhost.name, f"dead_lettered_{reason}")
+    destinations, _ = find_destinations(engine, queue.vhost, exchange, dead, keys, again)
     taking = []
     for destination in destinations:
         if is_cycle(destination.name, reason, table.get("x-death"), queue.name):
             engine.log_dead_letter_cycle(queue, destination, reason)
         else:
             taking.append(destination)
-    offer(engine, taking, dead, now_ms)
+    return dead, taking
 
 
 def _keys(message: Message, table: dict[str, Any], configured: str | None) -> list[bytes]:
@@ -77,13 +88,12 @@ def is_cycle(destination: str, reason: str, deaths: object, origin: str) -> bool
 
 
 def _with_death(
-    engine: Engine,
     queue: AmqpQueue,
     message: Message,
     reason: str,
     target: str,
     table: dict[str, Any],
-    drop_copies: bool,
+    died_s: int,
 ) -> Message:
     """The message as it goes on: one more death in its history, no expiration."""
     properties = decode_properties(message.header)
@@ -95,7 +105,7 @@ def _with_death(
         "count": 1,
         "reason": reason,
         "queue": queue.name,
-        "time": Timestamp(engine.clock.wall_s()),
+        "time": Timestamp(died_s),
         "exchange": text(message.exchange),
         "routing-keys": keys,
     }
@@ -108,13 +118,13 @@ def _with_death(
     for name in ("reason", "queue", "exchange"):
         entries.setdefault(f"x-first-death-{name}", encode_value(death[name]))
         entries[f"x-last-death-{name}"] = encode_value(death[name])
-    if drop_copies:
+    key = queue.effective.dead_letter_routing_key
+    if key is not None:
         entries.pop("CC", None)
     entries.pop("BCC", None)
     header = replace_properties(
         message.header, {"headers": join_entries(entries), "expiration": None}
     )
-    key = queue.effective.dead_letter_routing_key
     routing_key = message.routing_key if key is None else key.encode("utf-8", "surrogateescape")
     hidden = message.address.hidden_keys if key is None else ()
     address = Address(target.encode("utf-8", "surrogateescape"), routing_key, hidden)

@@ -17,8 +17,9 @@ cdef class Effects(QueueEffects):
         self.dead_letters = []
         self.expiries = []
 
-    cdef int dead_letter(self, QueuePort queue, Message message, int reason) except -1:
-        self.dead_letters.append((queue, message, REASONS[reason]))
+    cdef int dead_letter(self, QueuePort queue, Message message, int reason,
+                         int64_t slot) except -1:
+        self.dead_letters.append((queue, message, reason, slot))
         self.pending = True
         return 0
 

@@ -19,7 +19,6 @@ from warren.base.timers import Timers
 from warren.engine import (
     alarms,
     connections,
-    dead_letter,
     exchanges,
     parameters,
     placing,
@@ -32,6 +31,7 @@ from warren.engine import consume as consuming
 from warren.engine import delay as delaying
 from warren.engine import publish as publishing
 from warren.engine.batches import Staging
+from warren.engine.burials import Burials
 from warren.engine.changes import Changes
 from warren.engine.effects import Effects
 from warren.engine.new_vhost import NewVHost
@@ -313,15 +313,14 @@ class Engine:
                 self.effects.pending = False
                 for queue, at_ms in self.effects.take_expiries():
                     self._arm_expiry(queue, at_ms)
-                for queue, message, reason in self.effects.take_dead_letters():
-                    self._guard(dead_letter.dead_letter, self, queue, message, reason)
+                self.burials.take(self.effects.take_dead_letters())
                 actions, self._later = self._later, []
                 for action in actions:
-                    self._guard(action, self.clock.now_ms())
+                    self.guard(action, self.clock.now_ms())
         finally:
             self._running_effects = False
 
-    def _guard(self, action: Callable[..., None], *arguments: Any) -> None:
+    def guard(self, action: Callable[..., None], *arguments: Any) -> None:
         """One action that fails must not take the others of its turn with it."""
         try:
             action(*arguments)
@@ -345,8 +344,13 @@ class Engine:
         now_ms = self.turn.now_ms = self.clock.now_ms()
         while self.timers.is_due(now_ms):
             # An action that fails is gone from the timers; the others follow.
-            self._guard(self.timers.run_due, now_ms)
+            self.guard(self.timers.run_due, now_ms)
         self.run_effects()
+
+    @cached_property
+    def burials(self) -> Burials:
+        """Dead messages that are to be safe elsewhere before they leave their queues."""
+        return Burials(self)
 
     @cached_property
     def staging(self) -> Staging:

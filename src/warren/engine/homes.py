@@ -223,6 +223,7 @@ class Homes:
 
     def queue_moved(self, queue: Any, home_before: str) -> None:
         """What waits for the home that it had begins anew."""
+        self._engine.burials.hurry()
         waiting = self._waiting.pop(home_before, [])
         stay = [request for request in waiting if self._queue_of(request) is not queue]
         if stay:
@@ -245,6 +246,7 @@ class Homes:
             remote_consume.attach_again(self._engine, queue, consumer, number)
         for request in self._waiting.pop(gateway.home, []):
             self._send(gateway.home, request)
+        self._engine.burials.hurry()
 
     def _consumer_lost(self, queue: Any, consumer: Any) -> None:
         queue.remove_consumer(consumer)

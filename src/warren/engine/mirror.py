@@ -7,6 +7,7 @@ input: effects are taken and carried out in order, until there are none.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from warren.cluster import metadata_commands as commands
@@ -56,6 +57,8 @@ class Mirror:
         self.syncs: dict[str, SyncState] = {}
         #: Messages in one piece of a copy.
         self.batch_messages = 4096
+        #: Who is to be the master as soon as no dead letter is on its way.
+        self._heir: str | None = None
         self._is_busy = False
         self._armed_ms = NEVER_MS
         log.host = self
@@ -177,11 +180,22 @@ class Mirror:
 
     def hand_over(self, to: str) -> None:
         """Make another replica, which is in sync, the master."""
+        if self.log.acts and not self.is_handing_over:
+            self._heir = to
+            self._engine.burials.rest(self.queue, partial(self._hand_over_now, self.queue))
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether another is to be the master."""
+        return self._heir is not None or (self.replica is not None and self.replica.is_handing_over)
+
+    def _hand_over_now(self, queue: AmqpQueue) -> None:
+        """No dead letter is on its way that the next master would send again."""
+        to, self._heir = self._heir, None
         replica = self.replica
-        assert replica is not None
-        if not self.log.acts or replica.is_handing_over:
+        if replica is None or to is None or queue is not self.queue or not self.log.acts:
             return
-        self.queue.tell_leaving()
+        queue.tell_leaving()
         self.log.pause()
         replica.hand_over(to)
         self.carry_out()
@@ -226,6 +240,8 @@ class Mirror:
             # Otherwise it has begun to serve in the middle of a handover, which goes on: what it
             # delivered now, the next master would not know of.
             self.log.go_on()
+        if self.queue.resting and not self.is_handing_over:
+            self._engine.burials.wake(self.queue)
         queue, now_ms = self.queue, self._engine.clock.now_ms()
         if queue.vhost.queues.get(queue.name) is not queue:
             moving.become_local(self._engine, queue, keep_deliveries=False)

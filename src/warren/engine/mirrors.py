@@ -295,10 +295,7 @@ class Mirrors:
     @property
     def is_handing_over(self) -> bool:
         """Whether some master of this node is on its way to another."""
-        return any(
-            mirror.replica is not None and mirror.replica.is_handing_over
-            for mirror in self.mastered()
-        )
+        return any(mirror.is_handing_over for mirror in self.mastered())
 
     def describe(self, queue: Any) -> dict[str, Any]:
         """For operators; the figures of this node, which tell most when it is the master."""

@@ -166,15 +166,23 @@ def publish(
 
 
 def find_destinations(
-    engine: Engine, vhost: VHost, exchange: Exchange, message: Message, keys: list[bytes]
+    engine: Engine,
+    vhost: VHost,
+    exchange: Exchange,
+    message: Message,
+    keys: list[bytes],
+    again: bool = False,
 ) -> tuple[list[AmqpQueue], bool]:
-    """Where a message goes now, and whether a delayed exchange on its way keeps it for later."""
+    """Where a message goes now, and whether a delayed exchange on its way keeps it for later.
+
+    `again`: such an exchange has it already.
+    """
     delay_ms = _delay_ms(message) if message.marks & MARK_DELAY else 0
     if delay_ms <= 0:
         return find_queues(vhost, exchange, message, keys), False
     delaying: list[Exchange] = []
     queues = find_queues(vhost, exchange, message, keys, delaying)
-    for keeper in delaying:
+    for keeper in () if again else delaying:
         engine.delay(vhost, keeper, message, delay_ms)
     return queues, bool(delaying)
 

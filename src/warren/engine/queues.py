@@ -186,7 +186,7 @@ def delete_queue(
         return int(engine.ask(queue, "delete", errand, (if_unused, if_empty)))
     if if_unused and queue.consumers:
         raise PreconditionFailed(f"{queue_text(name, vhost.name)} in use")
-    if if_empty and queue.ready:
+    if if_empty and (queue.ready or queue.buried):
         raise PreconditionFailed(f"{queue_text(name, vhost.name)} not empty")
     count = queue.ready
     drop_queue(engine, queue)
@@ -278,7 +278,8 @@ def _arm_lease(engine: Engine, queue: AmqpQueue) -> None:
         lease_ms = queue.effective.expires_ms
         if lease_ms is None or queue.deleted:
             return
-        if queue.consumers:
+        if queue.consumers or queue.buried:
+            # What waits to be safe elsewhere would go with it.
             queue.used_ms = now_ms
         if now_ms - queue.used_ms >= lease_ms:
             drop_queue(engine, queue)

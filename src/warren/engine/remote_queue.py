@@ -25,7 +25,7 @@ class RemoteAmqpQueue(Described, RemoteQueue):
 
     is_remote = True
     #: What only the home knows, and counts.
-    ready = unacked = unreadable = 0
+    ready = unacked = buried = unreadable = 0
     ready_bytes = total_bytes = retained = retained_bytes = 0
     delivered_no_ack = got = got_no_ack = redelivered = acked = dropped = 0
     damage = ""

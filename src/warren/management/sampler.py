@@ -103,7 +103,7 @@ def queue_row(queue: AmqpQueue) -> tuple[int, ...]:
         delivered + no_ack + got + got_no_ack,
         ready,
         unacked,
-        ready + unacked,
+        ready + unacked + queue.buried,
     )
 
 

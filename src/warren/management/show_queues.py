@@ -80,7 +80,7 @@ def show_queue_totals(context: Context, queue: AmqpQueue) -> Shown:
         "arguments": table(queue.declaration.arguments),
         "node": queue.home or context.node_name,
         "state": "running" if queue.absence is None else "down",
-        "messages": queue.ready + queue.unacked,
+        "messages": queue.ready + queue.unacked + queue.buried,
         "messages_ready": queue.ready,
         "messages_unacknowledged": queue.unacked,
     }
@@ -120,6 +120,7 @@ def show_queue(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS) -> S
         "message_bytes_unacknowledged": all_bytes - ready_bytes,
         "message_stats": _message_stats(context, queue, row, spans),
         "messages": messages,
+        "messages_buried": queue.buried,
         "messages_details": lengths.details(_ALL),
         "messages_paged_out": 0,
         "messages_persistent": kept,

@@ -16,6 +16,14 @@ cdef enum:
     DEAD_MAXLEN = 2
     DEAD_DELIVERY_LIMIT = 3
 
+# Where no slot can be named.
+cdef enum:
+    NO_SLOT = -1
+
+# `JournalPort.stage`: the queue does not keep the message; another of its own leaves by it.
+cdef enum:
+    STAGE_GONE = 8
+
 # A run of slots that follow one another.
 cdef struct Run:
     uint64_t first
@@ -150,7 +158,8 @@ cdef class JournalPort:
 
 cdef class QueueEffects:
     cdef public bint pending   # something was noted that the engine has to act on
-    cdef int dead_letter(self, QueuePort queue, Message message, int reason) except -1
+    cdef int dead_letter(self, QueuePort queue, Message message, int reason,
+                         int64_t slot) except -1
     cdef int expiry_due(self, QueuePort queue, int64_t at_ms) except -1
     cdef int relieved(self, QueuePort queue) except -1
     cdef bint postpone(self, QueuePort queue) except -1

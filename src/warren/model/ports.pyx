@@ -294,7 +294,12 @@ cdef class QueueEffects:
     Calls come in the middle of a queue operation: the engine notes them and acts when it is over.
     """
 
-    cdef int dead_letter(self, QueuePort queue, Message message, int reason) except -1:
+    cdef int dead_letter(self, QueuePort queue, Message message, int reason,
+                         int64_t slot) except -1:
+        """A message is dead. It stays in its slot until its queue hears that it is safe elsewhere.
+
+        `NO_SLOT`: it has never been in the queue.
+        """
         return 0
 
     cdef int expiry_due(self, QueuePort queue, int64_t at_ms) except -1:

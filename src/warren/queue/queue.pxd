@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from warren.model.message cimport Message
-from warren.model.ports cimport ConsumerPort, QueueEffects
-from warren.queue.kept cimport KeptBacklog
+from warren.model.ports cimport ConsumerPort
+from warren.queue.graves cimport Graves
 from warren.queue.ring cimport ConsumerRing
 
 cdef enum:
@@ -11,15 +11,13 @@ cdef enum:
     REJECT_PUBLISH_DLX = 2
 
 
-cdef class Queue(KeptBacklog):
-    cdef QueueEffects effects
+cdef class Queue(Graves):
     cdef int64_t ttl_ms        # -1: none
     cdef int64_t max_length    # -1: none
     cdef int64_t max_bytes     # -1: none
     cdef int overflow
     cdef int64_t delivery_limit
     cdef bint limited
-    cdef readonly bint dead_letters    # has a dead-letter exchange
     cdef readonly bint single_active
     cdef ConsumerRing ring
     cdef readonly list consumers
@@ -38,17 +36,13 @@ cdef class Queue(KeptBacklog):
     cdef readonly uint64_t got_no_ack
     cdef readonly uint64_t redelivered
     cdef readonly uint64_t acked
-    cdef readonly uint64_t dropped
 
     cdef bint would_overflow(self, Message message) noexcept
     cdef bint is_over(self) noexcept
     cdef int store(self, Message message, int64_t expires_ms, int64_t now_ms) except -1
     cdef int hand_over(self, Message message, int64_t expires_ms) except -1
-    cdef int drop_head(self, int reason) except -1
-    cdef int note_left(self, int event, uint64_t slot) except -1
-    cdef int drop_expired(self, int64_t now_ms) except -1
+    cdef bint drop_expired(self, int64_t now_ms) except -1
     cdef int enforce_limits(self) except -1
-    cdef int discard(self, uint64_t slot, int reason) except -1
     cdef int arm_head(self) except -1
     cdef int arm(self, int64_t at_ms) except -1
     cdef int choose_active(self) except -1

@@ -2,12 +2,11 @@ from typing import Literal
 
 from warren.model.message import Message
 from warren.model.ports import ConsumerPort, QueueEffects
-from warren.queue.kept import KeptBacklog
+from warren.queue.graves import Graves
 
 OVERFLOW_MODES: dict[str, int]
 
-class Queue(KeptBacklog):
-    dead_letters: bool
+class Queue(Graves):
     single_active: bool
     consumers: list[ConsumerPort]
     active: ConsumerPort | None
@@ -21,7 +20,6 @@ class Queue(KeptBacklog):
     got_no_ack: int
     redelivered: int
     acked: int
-    dropped: int
     def __init__(
         self,
         name: str,
@@ -40,6 +38,7 @@ class Queue(KeptBacklog):
         now_ms: int = 0,
     ) -> None: ...
     def expire(self, now_ms: int) -> None: ...
+    def go_on_burying(self, now_ms: int) -> None: ...
     def offer(self, message: Message, now_ms: int) -> bool: ...
     def pause_ended(self, delivered_before: int, now_ms: int) -> bool: ...
     @property

@@ -4,25 +4,25 @@ Theory of operation. A publish either goes straight to a consumer whose turn it 
 nothing is waiting, so order holds) or becomes a ready slot. `pump` matches ready slots with
 available consumers until one side runs out. A consumer stands in the ring only while it can take a
 message; the session puts it back by `consumer_ready`. What must happen outside (a dead letter)
-is told to `QueueEffects` and done when the operation is over. Where messages are: see `Backlog`.
+is told to `QueueEffects` and done when the operation is over. Where messages are: see `Backlog`;
+what becomes of the dead ones: `Graves`.
 """
 
 from libc.stdint cimport int64_t, uint64_t
 
 from warren.model.message cimport Message
 from warren.model.ports cimport (
-    ACCEPTED, DEAD_DELIVERY_LIMIT, DEAD_EXPIRED, DEAD_MAXLEN, DEAD_REJECTED, REJECTED,
+    ACCEPTED, DEAD_DELIVERY_LIMIT, DEAD_EXPIRED, DEAD_MAXLEN, DEAD_REJECTED, NO_SLOT, REJECTED,
     ConsumerPort, QueueEffects,
 )
 from warren.queue.backlog cimport LEVEL_SHIFT, position_of
+from warren.queue.graves cimport Graves
 from warren.queue.kept cimport TIME_MARK_MS, KeptBacklog, nothing_kept
-from warren.queue.paging cimport page_in
 from warren.queue.ring cimport ConsumerRing
 from warren.queue.slots cimport LOGGED, REDELIVERED, Slot, SlotLog, message_of
 from warren.telemetry.event_buffer cimport (
-    EVENT_ACK, EVENT_DELIVER, EVENT_DROP, EVENT_EXPIRE, EVENT_LIMIT, EVENT_PUBLISH, EVENT_PURGE,
-    EVENT_REFUSE, EVENT_REJECT, EVENT_REQUEUE, EVENT_TAKE_BACK, FLAG_DEAD_LETTER, FLAG_NO_ACK,
-    FLAG_REDELIVERED,
+    EVENT_ACK, EVENT_DELIVER, EVENT_PUBLISH, EVENT_PURGE, EVENT_REFUSE, EVENT_REQUEUE,
+    EVENT_TAKE_BACK, FLAG_NO_ACK, FLAG_REDELIVERED,
 )
 
 cdef enum:
@@ -47,7 +47,7 @@ OVERFLOW_MODES = {"drop-head": DROP_HEAD, "reject-publish": REJECT_PUBLISH,
                   "reject-publish-dlx": REJECT_PUBLISH_DLX}
 
 
-cdef class Queue(KeptBacklog):
+cdef class Queue(Graves):
     """See the module's text. The engine's queue adds what is not about messages."""
 
     def __init__(self, str name not None, QueueEffects effects not None, int max_priority=-1,
@@ -69,6 +69,7 @@ cdef class Queue(KeptBacklog):
         self.overflow = OVERFLOW_MODES[overflow]
         self.delivery_limit = delivery_limit
         self.dead_letters = dead_letters
+        self.crowded = False
         self.limited = max_length >= 0 or max_bytes >= 0
         if self.journal is not None and self.journal.replaying:
             return
@@ -91,50 +92,38 @@ cdef class Queue(KeptBacklog):
             return True
         return self.max_bytes >= 0 and <int64_t>self.sum_bytes(True) > self.max_bytes
 
-    cdef int drop_head(self, int reason) except -1:
-        cdef uint64_t slot = 0
-        cdef Slot* entry = self.front(&slot)
-        cdef SlotLog log
-        if entry is NULL:
-            return 0
-        if self.dead_letters:
-            if not self.bring_in(slot, entry):
-                return 0
-            self.effects.dead_letter(self, message_of(entry), reason)
-        log = self.level(slot)
-        if self.events is not None:
-            self.note_left(EVENT_DROP if reason == DEAD_MAXLEN else EVENT_EXPIRE, slot)
-        log.take(position_of(slot))
-        self.ready -= 1
-        self.dropped += 1
-        return self.left(log, slot)
-
-    cdef int note_left(self, int event, uint64_t slot) except -1:
-        """Tells the event journal of a message that leaves without having been consumed."""
-        return self.note_event(event, FLAG_DEAD_LETTER if self.dead_letters else 0, slot, 1, 0)
-
     cdef int enforce_limits(self) except -1:
         if self.limited and self.overflow == DROP_HEAD:
-            while self.ready and self.is_over():
+            while self.ready and self.is_over() and self.has_grave():
                 self.drop_head(DEAD_MAXLEN)
         return 0
 
-    cdef int drop_expired(self, int64_t now_ms) except -1:
-        """Messages expire at the head only; arms the timer for the one that is there next."""
+    cdef bint drop_expired(self, int64_t now_ms) except -1:
+        """Messages expire at the head only; arms the timer for the one that is there next.
+
+        True when there is one that has expired and cannot go yet: nothing may be delivered then.
+        """
         cdef uint64_t slot = 0
         cdef Slot* entry
         while True:
             entry = self.front(&slot)
             if entry is NULL or entry.expires_ms == 0:
-                return 0
+                return False
             if entry.expires_ms > now_ms:
-                return self.arm(entry.expires_ms)
+                self.arm(entry.expires_ms)
+                return False
+            if not self.has_grave():
+                return True
             self.drop_head(DEAD_EXPIRED)
 
     cdef int arm_head(self) except -1:
         """To be called when another message may have come to the head: it may have to expire."""
         cdef uint64_t slot = 0
-        cdef Slot* entry = self.front(&slot)
+        cdef Slot* entry
+        if self.crowded:
+            # Whoever makes room has it looked at.
+            return 0
+        entry = self.front(&slot)
         return self.arm(entry.expires_ms) if entry is not NULL and entry.expires_ms else 0
 
     cdef int arm(self, int64_t at_ms) except -1:
@@ -153,6 +142,15 @@ cdef class Queue(KeptBacklog):
         if self.congested:
             self.check_relief()
 
+    def go_on_burying(self, int64_t now_ms):
+        """Burials have ended: what is dead and had to wait may go, then what was behind it."""
+        if self.crowded and not self.retired:
+            self.crowded = False
+            self.enforce_limits()
+            if self.may_expire:
+                self.drop_expired(now_ms)
+            self.pump(now_ms)
+
     # -- publishing --------------------------------------------------------------------------------
 
     cdef int publish(self, Message message, int64_t now_ms) except -1:
@@ -162,7 +160,7 @@ cdef class Queue(KeptBacklog):
             return REJECTED
         if self.limited and self.overflow != DROP_HEAD and self.would_overflow(message):
             if self.overflow == REJECT_PUBLISH_DLX and self.dead_letters:
-                self.effects.dead_letter(self, message, DEAD_MAXLEN)
+                self.effects.dead_letter(self, message, DEAD_MAXLEN, NO_SLOT)
             if self.events is not None:
                 self.note_event(EVENT_REFUSE, 0, self.log.next_position, 1, message.body_len)
             return REJECTED
@@ -228,18 +226,19 @@ cdef class Queue(KeptBacklog):
         return ACCEPTED
 
     cdef int store(self, Message message, int64_t expires_ms, int64_t now_ms) except -1:
+        cdef bint at_once = False   # it is dead, but must be here until it is safe elsewhere
         if expires_ms and expires_ms <= now_ms and self.mirror is not None and self.ring.size():
             # A consumer waits, but the replicas come first: they get this long.
             expires_ms = now_ms + REPLICAS_MS
         if expires_ms and expires_ms <= now_ms:
             # Time to live 0: deliver now or not at all.
             self.dropped += 1
-            if self.dead_letters:
-                self.effects.dead_letter(self, message, DEAD_EXPIRED)
-            return ACCEPTED
+            if not self.dead_letters:
+                return ACCEPTED
+            at_once = True
         cdef SlotLog log = self.level_of(message)
-        cdef uint64_t slot = <uint64_t>log.append(message, expires_ms, True, 0)
-        self.ready += 1
+        cdef uint64_t slot = <uint64_t>log.append(message, expires_ms, not at_once, 0)
+        self.ready += not at_once
         if self.levels is not None:
             slot |= <uint64_t>min(<int>message.priority, self.max_priority) << LEVEL_SHIFT
         if self.events is not None:
@@ -248,6 +247,8 @@ cdef class Queue(KeptBacklog):
             self.keep(log, slot, message, expires_ms,
                       len(self.consumers) > 0 and not self.in_batch
                       and log.opened >= position_of(slot) and log.ready < LIVE_MESSAGES)
+        if at_once:
+            return self.bury(log, slot, DEAD_EXPIRED)
         if self.limited and self.overflow == DROP_HEAD:
             self.enforce_limits()
         if self.may_expire:
@@ -290,10 +291,8 @@ cdef class Queue(KeptBacklog):
         try:
             while count < limit and self.ready and self.ring.size():
                 count += 1
-                if self.may_expire:
-                    self.drop_expired(now_ms)
-                    if not self.ready:
-                        break
+                if self.may_expire and (self.drop_expired(now_ms) or not self.ready):
+                    break
                 entry = self.front(&slot)
                 if entry is NULL:
                     break
@@ -373,8 +372,8 @@ cdef class Queue(KeptBacklog):
         cdef bint redelivered
         cdef Message message
         self.check_drained()
-        if self.may_expire:
-            self.drop_expired(now_ms)
+        if self.may_expire and self.drop_expired(now_ms):
+            return None
         while True:
             entry = self.front(&slot)
             if entry is NULL:
@@ -422,21 +421,6 @@ cdef class Queue(KeptBacklog):
             return 0
         self.unacked -= 1
         return self.discard(slot, DEAD_REJECTED)
-
-    cdef int discard(self, uint64_t slot, int reason) except -1:
-        """A message that is out leaves without having been consumed."""
-        cdef SlotLog log = self.level(slot)
-        cdef Slot* entry = log.at(position_of(slot))
-        self.dropped += 1
-        if self.events is not None:
-            self.note_left(EVENT_REJECT if reason == DEAD_REJECTED else EVENT_LIMIT, slot)
-        if self.dead_letters:
-            if entry.content & 1 and not page_in(log, position_of(slot)):
-                self.unreadable += 1
-                self.journal.unreadable(self, slot, entry.content >> 1, 1)
-            else:
-                self.effects.dead_letter(self, message_of(entry), reason)
-        return self.left(log, slot)
 
     cdef int requeue(self, uint64_t slot) except -1:
         cdef SlotLog log = self.level(slot)
@@ -502,6 +486,7 @@ cdef class Queue(KeptBacklog):
     cdef int stop_acting(self) except -1:
         """Another node is the master: what was done here and not on all replicas was not done."""
         self.take_back_all()
+        self.forget_buried()
         self.unacked = 0
         self.run_count = 0
         return 0
@@ -580,7 +565,7 @@ cdef class Queue(KeptBacklog):
         """The invariants; raises AssertionError where one does not hold."""
         logs = [self.log] if self.levels is None else [x for x in self.levels if x is not None]
         assert sum((<SlotLog>log).ready for log in logs) == self.ready
-        held = self.ready + self.unacked + self.leaving
+        held = self.ready + self.unacked + self.leaving + self.buried
         assert sum((<SlotLog>log).live for log in logs) == held
         for consumer in self.ring.members:
             assert (<ConsumerPort>consumer).available and consumer in self.consumers

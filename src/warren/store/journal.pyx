@@ -208,7 +208,8 @@ cdef class Journal(JournalPort):
         queue.operations += 1
         target = &self.targets[self.target_count]
         target.queue_id = queue.queue_id
-        target.flags = how & (TARGET_OPENED | TARGET_TRANSIENT)
+        target.flags = how & (TARGET_OPENED | TARGET_TRANSIENT | TARGET_GONE)
+        self.unstaged += 1 if how & TARGET_GONE else 0
         target.epoch = queue.epoch
         target.index = queue.operations
         target.slot = slot
@@ -434,8 +435,7 @@ cdef class Journal(JournalPort):
             return None
         if data[at + 16] != PUBLISH and data[at + 16] != MOVED and data[at + 16] != PLACED:
             return None
-        cdef Message message = self.parse(
-            data + at + RECORD_HEADER_BYTES, n - RECORD_HEADER_BYTES)
+        cdef Message message = self.parse(data + at + RECORD_HEADER_BYTES, n - RECORD_HEADER_BYTES)
         if message is not None:
             message.place = place
         return message
@@ -493,7 +493,7 @@ cdef class Journal(JournalPort):
 
     def read_message(self, bytes payload not None):
         """The message of a record's payload; None when it is none."""
-        return self.parse(<const uint8_t*>PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        return self.parse(<const uint8_t*><char*>payload, len(payload))
 
     def fetch_message(self, uint64_t place):
         """The message at a place; None when it cannot be read."""

@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 from warren.model.ports cimport QueuePort
 from warren.store.journal cimport (
     BATCH, CONTENT_BYTES, CURSOR, GONE, METADATA, MOVED, PUBLISH, REQUEUE, RING, TARGET_BYTES,
-    TARGET_OPENED, WATERMARK, Journal, Segment, Target, content_fits,
+    TARGET_GONE, TARGET_OPENED, WATERMARK, Journal, Segment, Target, content_fits,
 )
 from warren.store.octets cimport load32, load64
 from warren.store.scanner cimport Record
@@ -165,6 +165,11 @@ cdef class Replay:
             raise ValueError("a message stands in a segment that there never was")
         memcpy(&target, p, TARGET_BYTES)
         queue = self.journal.queue_of(target.queue_id)
+        if target.flags & TARGET_GONE:
+            if queue is not None and queue.mirror is None:
+                self.follow(queue, target.index, record.sequence)
+                queue.restore_gone(target.slot, 1)
+            return 0
         if queue is None:
             # Damage took the queue. Its messages stay where they are, for whoever can use them.
             self.orphans += 1

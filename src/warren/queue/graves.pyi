@@ -1,0 +1,12 @@
+from warren.model.message import Message
+from warren.queue.kept import KeptBacklog
+
+class Graves(KeptBacklog):
+    dead_letters: bool
+    dropped: int
+    buried: int
+    burial_term: int
+    crowded: bool
+    resting: bool
+    def dead_message(self, slot: int) -> Message | None: ...
+    def end_burial(self, slot: int, reason: int, term: int, with_letter: bool = False) -> None: ...
