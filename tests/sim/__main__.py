@@ -14,18 +14,21 @@ from sim.run_broker import BrokerResult, run_broker
 from sim.run_members import MemberResult, run_members
 from sim.run_placed import PlacedResult, run_placed
 from sim.run_ring import RingResult, run_ring
+from sim.run_wide import run_wide
 from sim.world import World
 
 AnyResult = Result | MemberResult | PlacedResult | RingResult | BrokerResult
 #: What a schedule is about, as `--show` takes it: `17` for Raft alone, `members:17`,
 #: `places:17` for policies and where mirrors go, `rings:17` for the core of mirrored queues,
-#: `brokers:17` for all of it: brokers with clients, queues, store and links.
+#: `brokers:17` for all of it: brokers with clients, queues, store and links; `wide:17` for the same
+#: with limits, lifetimes, priorities, promotions that lose, damage, and nodes that come and go.
 RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "raft": run_seed,
     "members": run_members,
     "places": run_placed,
     "rings": run_ring,
     "brokers": run_broker,
+    "wide": run_wide,
 }
 
 
@@ -71,12 +74,14 @@ def main() -> int:
     parser.add_argument("--places", type=int, default=150, help="and of placing mirrors (150)")
     parser.add_argument("--rings", type=int, default=150, help="and with mirrored queues (150)")
     parser.add_argument("--brokers", type=int, default=150, help="and with whole brokers (150)")
+    parser.add_argument("--wide", type=int, default=150, help="and wide ones of brokers (150)")
     parser.add_argument("--first", type=int, default=1_000_000, help="the first seed (1000000)")
     parser.add_argument("--jobs", type=int, default=CORES, help="processes (one a core)")
     parser.add_argument(
         "--show",
         metavar="SEED",
-        help="run this one and tell everything: 17, members:17, places:17, rings:17 or brokers:17",
+        help="run this one and tell everything: 17, members:17, places:17, rings:17, brokers:17 "
+        "or wide:17",
     )
     options = parser.parse_args()
     if options.show is not None:
@@ -89,6 +94,7 @@ def main() -> int:
         "places": options.places,
         "rings": options.rings,
         "brokers": options.brokers,
+        "wide": options.wide,
     }
     numbers = [
         (kind, seed)

@@ -233,13 +233,21 @@ class Drain(Actor):
 class Declarer(Actor):
     """Declares queues, one after the other; again on another node when a connection is lost."""
 
-    def __init__(self, cluster: BrokerCluster, queues: list[str]) -> None:
+    def __init__(
+        self,
+        cluster: BrokerCluster,
+        queues: list[str],
+        arguments: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
         super().__init__(cluster, "declarer", "")
         self.queues = list(queues)
+        self.arguments = arguments or {}
 
     def on_open(self) -> None:
         if self.queues:
-            self.send(method(1, "queue.declare", queue=self.queues[0], durable=True))
+            name = self.queues[0]
+            table = self.arguments.get(name, {})
+            self.send(method(1, "queue.declare", queue=name, durable=True, arguments=table))
 
     def on_method(self, name: str, fields: dict[str, Any], body: bytes) -> None:
         if name == "queue.declare-ok":

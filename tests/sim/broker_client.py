@@ -23,6 +23,8 @@ CAPABILITIES = {
     "consumer_cancel_notify": True,
     "publisher_confirms": True,
 }
+#: A link goes on with what it has left unread after so long.
+READ_ON_US = 10_000
 _ZEROES: dict[str, Any] = {"shortstr": "", "longstr": b"", "table": {}, "bit": False}
 
 
@@ -37,10 +39,13 @@ def method(channel: int, name: str, **fields: Any) -> bytes:
     return frame(1, channel, encode_method(known, *values))
 
 
-def publish(channel: int, key: str, body: bytes, persistent: bool = True) -> bytes:
+def publish(
+    channel: int, key: str, body: bytes, persistent: bool = True, **properties: Any
+) -> bytes:
     start = method(channel, "basic.publish", routing_key=key, mandatory=True)
     mode = {"delivery_mode": 2} if persistent else {}
-    return start + frame(2, channel, encode_properties(mode, len(body))) + frame(3, channel, body)
+    header = encode_properties({**mode, **properties}, len(body))
+    return start + frame(2, channel, header) + frame(3, channel, body)
 
 
 class SimClient:
@@ -83,6 +88,9 @@ class SimClient:
         data = self._rest + data
         if data and not self.is_closed_here:
             self._rest = data[self.peer.receive(data, self.node.now_engine_ms()) :]
+            if self._rest and self.node.reads_on:
+                # The broker held back for a moment, and nobody else may remind it.
+                self.world.after(READ_ON_US, self.node.soon(lambda: self._arrived(b"")))
 
     def close(self) -> None:
         """The client is gone without a word."""

@@ -21,6 +21,11 @@ class Publish:
     unflagged: int = 0
     #: Some client has said that it may go.
     is_settled: bool = False
+    #: When it was confirmed, or refused; 0: not yet.
+    answered_us: int = 0
+    #: What it was published with; None: no time to live of its own.
+    priority: int = 0
+    ttl_ms: int | None = None
 
     @property
     def name(self) -> bytes:
@@ -53,6 +58,7 @@ class Ledger:
         if publish.state == "sent":
             self.world.note(f"{publish.name!r} is {state}")
             publish.state = state
+            publish.answered_us = self.world.now_us
             self.counts[state] += 1
 
     def delivered(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sim.world import Violation
 from warren.engine.ring_sink import RING_PIECE, RING_WHOLE
 from warren.gateway.memory_link import MemoryLink, MemoryPeer, end_turn, feed
+from warren.node.peer_questions import ANSWER, ASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +98,9 @@ class End:
                 if self.is_lost:
                     return
                 self.node.world.note_bytes(payload)
+                if kind in {ASK, ANSWER}:
+                    self.node.product.on_control(self.peer, kind, payload)
+                    continue
                 sink = self.ring if kind in {RING_WHOLE, RING_PIECE} else self.sink
                 if sink is not None:
                     feed(sink, kind, payload)
@@ -157,6 +161,13 @@ class NodeLinks:
 
     def link_from(self, peer: str) -> End | None:
         return self.accepted.get(peer)
+
+    def send(self, peer: str, kind: int, payload: bytes) -> bool:
+        """A question to another node, or its answer; all else of control goes by the network."""
+        end = self.dialled.get(peer)
+        if end is not None:
+            end.send(kind, payload)
+        return end is not None
 
     def drop(self, peer: str) -> None:
         for end in [self.dialled.get(peer), self.accepted.get(peer)]:

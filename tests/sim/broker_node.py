@@ -102,7 +102,8 @@ class BrokerNode(MemberNode):
         self.clients: list[SimClient] = []
         self.is_ready = self.is_stopping = False
         self.sync_max_us = 3_000
-        self.is_down_for_good = False
+        #: Whether links go on by themselves with what they have left unread.
+        self.reads_on = False
 
     # -- helpers for whoever acts on it
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.broker_actors import Consumer, Declarer, Drain, Publisher
 from sim.broker_cluster import BrokerCluster
@@ -14,6 +15,9 @@ from sim.broker_faults import BrokerNemesis, Operator, set_policy
 from sim.broker_ledger import name_of
 from sim.run import settings_for
 from sim.world import Violation, World
+
+if TYPE_CHECKING:
+    from sim.broker_node import BrokerNode
 
 RECOVERY_MS = 30_000
 LAST_POLICY = {"ha-mode": "all", "ha-sync-mode": "automatic"}
@@ -54,15 +58,23 @@ class Schedule:
         self.nemesis = BrokerNemesis(self.cluster, dice.choice((60_000, 150_000, 400_000)), False)
         self.operator = Operator(self.cluster, self.queues, dice.choice((50_000, 200_000, 600_000)))
         self.actors: list[Any] = []
+        #: What queues are declared with, by name.
+        self.arguments: dict[str, dict[str, Any]] = {}
 
     def run(self) -> BrokerResult:
-        self.set_up()
-        self.nemesis.start()
-        self.operator.start()
-        self.cluster.run_ms(self.trouble_ms)
-        self.make_peace()
-        self.reckon()
-        return self.result()
+        # Queues that nobody has any more let go of their messages when they are collected: when
+        # that is would otherwise depend on what else this process has done.
+        gc.disable()
+        try:
+            self.set_up()
+            self.nemesis.start()
+            self.operator.start()
+            self.cluster.run_ms(self.trouble_ms)
+            self.make_peace()
+            self.reckon()
+            return self.result()
+        finally:
+            gc.enable()
 
     # -- the parts
 
@@ -95,7 +107,7 @@ class Schedule:
         actor.start()
 
     def _declare(self, queues: list[str]) -> None:
-        declarer = Declarer(self.cluster, queues)
+        declarer = Declarer(self.cluster, queues, self.arguments)
         declarer.start()
         if queues and not self.cluster.run_until(lambda: not declarer.queues, 20_000):
             self.fail("a queue cannot be declared")
@@ -131,26 +143,32 @@ class Schedule:
             self.operator.sync_all()
         if not cluster.run_until(lambda: not self.problems(), RECOVERY_MS):
             self.fail("\n".join(self.problems()))
-        drains = [Drain(cluster, f"drain.{queue}", queue) for queue in self.queues]
-        for drain in drains:
-            drain.start()
-        if not cluster.run_until(lambda: all(it.is_done for it in drains), RECOVERY_MS):
-            self.fail(f"cannot be drained: {[it.queue for it in drains if not it.is_done]}")
+        drains = self.drain()
         cluster.ledger.check_lost({it.queue: set(map(name_of, it.left)) for it in drains})
         cluster.ledger.counts["left"] += sum(len(it.left) for it in drains)
+
+    def drain(self) -> list[Drain]:
+        """All that is left in the queues."""
+        drains = [Drain(self.cluster, f"drain.{queue}", queue) for queue in self.queues]
+        for drain in drains:
+            drain.start()
+        if not self.cluster.run_until(lambda: all(it.is_done for it in drains), RECOVERY_MS):
+            self.fail(f"cannot be drained: {[it.queue for it in drains if not it.is_done]}")
+        return drains
 
     def hanging(self) -> list[str]:
         return [f"{it.name} {it.asked}" for it in self.actors if getattr(it, "asked", "")]
 
     def problems(self) -> list[str]:
         """What keeps replicas from being equal; all clients are gone."""
-        found = [f"{it.name} is not ready" for it in self.cluster.nodes.values() if not it.is_ready]
+        present = self.present()
+        found = [f"{it.name} is not ready" for it in present.values() if not it.is_ready]
         if found:
             return found
-        names = set(self.cluster.nodes)
+        names = set(present)
         for queue in self.queues:
             copies, states = {}, {}
-            for name, node in self.cluster.nodes.items():
+            for name, node in present.items():
                 known = node.engine.vhosts["/"].queues[queue]
                 view = node.engine.views.get(known.number)
                 mirror = node.engine.mirrors.by_number.get(known.number)
@@ -166,6 +184,10 @@ class Schedule:
             elif len({tuple(copy) for copy in copies.values()}) > 1:
                 found.append(f"{queue} differs: {difference(copies)}")
         return found
+
+    def present(self) -> dict[str, BrokerNode]:
+        """The nodes that are to have everything in the end."""
+        return self.cluster.nodes
 
     def fail(self, what: str) -> None:
         raise Violation(f"{self.cluster.world.now_us} {what}")

@@ -191,10 +191,10 @@ class AgreedKeeper(MetadataKeeper):
         token: str = owner.token
         return token
 
-    def remove_queue(self, queue: AmqpQueue) -> Errand:
-        """Propose that a queue goes."""
+    def remove_queue(self, queue: AmqpQueue, epoch: int | None = None) -> Errand:
+        """Propose that a queue goes; with an epoch, only while that is the one of its view."""
         key = (queue.vhost.name, queue.name)
-        return self._propose(pack((encode_delete(Kind.QUEUE, key),)))
+        return self._propose(pack((encode_delete(Kind.QUEUE, key, epoch),)))
 
     # -- applying ----------------------------------------------------------------------------------
 
@@ -268,6 +268,8 @@ class AgreedKeeper(MetadataKeeper):
         is_entity = change.kind in {Kind.EXCHANGE, Kind.QUEUE, Kind.BINDING}
         if not is_there if change.value is None else is_there and is_entity:
             return
+        if change.epoch is not None and change.epoch != self._epoch_of(*change.names):
+            return  # Whoever wanted it gone is not its master any more, or is so anew.
         try:
             self._put_in_place(change)
         except MetadataError as error:
@@ -278,6 +280,12 @@ class AgreedKeeper(MetadataKeeper):
             self._check_owner(change)
         elif change.kind in {Kind.USER, Kind.PERMISSION, Kind.TOPIC_PERMISSION}:
             self._engine.later(lambda _now_ms: self._engine.close_deleted_users())
+
+    def _epoch_of(self, vhost: str, name: str) -> int:
+        """As of the entry that is carried out, on all nodes alike; 0: the queue has no view."""
+        queue = self._engine.vhosts[vhost].queues[name]
+        view = self._engine.views.get(queue.number)
+        return 0 if view is None else view.epoch
 
     def _put_in_place(self, change: Change) -> None:
         """The verb of the engine tells the keeper; only virtual hosts are put in without one."""

@@ -9,7 +9,7 @@ from warren.engine import remote_consume
 from warren.engine.direct_reply import new_address
 from warren.engine.errands import take_errand
 from warren.engine.opening import until_open
-from warren.engine.queues import check_exclusive, drop_queue, touch
+from warren.engine.queues import check_exclusive, drop_unused, touch
 from warren.model.errors import NotAllowed, PreconditionFailed
 from warren.model.message import Message
 from warren.model.queue_arguments import amqp_type_name, queue_text
@@ -147,7 +147,7 @@ def delete_if_unused(engine: Engine, queue: AmqpQueue) -> None:
         return
     # While dead letters wait for their targets it stays: they would go with it.
     if not queue.buried:
-        drop_queue(engine, queue)
+        drop_unused(engine, queue, partial(delete_if_unused, engine))
 
 
 def cancel_consumers(engine: Engine, queue: Any) -> None:

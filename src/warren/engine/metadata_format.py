@@ -109,6 +109,12 @@ class Change:
         return self.entry.kind
 
     @property
+    def epoch(self) -> int | None:
+        """Of a deletion that holds only in this epoch of the queue's view."""
+        epoch = self.table.get("epoch")
+        return epoch if isinstance(epoch, int) else None
+
+    @property
     def names(self) -> tuple[str, ...]:
         return self.entry.names
 
@@ -125,8 +131,10 @@ def encode_put(kind: Kind, key: Iterable[str | bytes], value: dict[str, Any]) ->
     return encode_value({"put": [str(kind), *key], "value": value})
 
 
-def encode_delete(kind: Kind, key: Iterable[str | bytes]) -> bytes:
-    return encode_value({"delete": [str(kind), *key]})
+def encode_delete(kind: Kind, key: Iterable[str | bytes], epoch: int | None = None) -> bytes:
+    """With an epoch it holds only while the queue's view has that one."""
+    when = {} if epoch is None else {"epoch": epoch}
+    return encode_value({"delete": [str(kind), *key], **when})
 
 
 def pack(changes: Iterable[bytes], **head: int) -> bytes:

@@ -120,13 +120,17 @@ class Mirror:
 
     def _begin_anew(self) -> None:
         """The disk was damaged, and others have everything: what is here is not needed."""
-        view = self.view
-        if view is not None and 0 < self.log.lineage.last_epoch < view.unclean:
-            self.log.salvage(0)
+        if self.view is not None:
+            self.put_aside_if_given_up(self.view)
         self.log.reset(0, Lineage(), b"")
         self.log.close_gap()
         self.log.is_broken = False
         self.take_part()
+
+    def put_aside_if_given_up(self, view: View) -> None:
+        """Before all of this copy goes: the cluster may have gone on without what is in it."""
+        if 0 < self.log.lineage.last_epoch < view.unclean:
+            self.log.salvage(0)
 
     def frame(self, sender: str, data: bytes) -> None:
         """Another replica has said something. ProtocolError: it cannot have."""
@@ -243,10 +247,12 @@ class Mirror:
         if self.queue.resting and not self.is_handing_over:
             self._engine.burials.wake(self.queue)
         queue, now_ms = self.queue, self._engine.clock.now_ms()
+        if not was_master:
+            # First of all: what was held until somebody serves has its limits and times, too.
+            queue.govern(queue.effective, now_ms)
         if queue.vhost.queues.get(queue.name) is not queue:
             moving.become_local(self._engine, queue, keep_deliveries=False)
         if not was_master:
-            queue.govern(queue.effective, now_ms)
             queue.begin_acting(now_ms)
             resume_cursors(self._engine, queue)
             self._mirrors.note("queue.promoted", queue, epoch=effect.epoch)

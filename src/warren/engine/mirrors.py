@@ -209,6 +209,7 @@ class Mirrors:
     def _drop(self, number: int, view: View) -> None:
         mirror = self.by_number[number]
         mirror.view_changed(view, registered=True)
+        mirror.put_aside_if_given_up(view)
         mirror.log.drop()
         self._strike_off(number)
 

@@ -27,6 +27,8 @@ from warren.model.queue_arguments import (
 from warren.session.names import DIRECT_REPLY_TO
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from warren.engine.engine import Engine
     from warren.engine.vhost import VHost
     from warren.model.errand import Errand
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 #: (name, ready messages, consumers): what queue.declare answers.
 QueueFacts = tuple[str, int, int]
+#: A queue that was to go, and did not, is looked at again this much later.
+LOOK_AGAIN_MS = 1_000
 
 
 def declare_queue(
@@ -213,6 +217,30 @@ def _drop_ended(queue: AmqpQueue) -> None:
         queue.dropping = None
 
 
+def drop_unused(engine: Engine, queue: AmqpQueue, retry: Callable[[AmqpQueue], None]) -> None:
+    """Have a queue removed that is not used here, unless it is another's or anew ours by then.
+
+    A master that is cut off sees nobody use the queue, while they do elsewhere; what it wants is
+    agreed on when it is back. `retry` is called if it came to nothing.
+    """
+    if engine.agreed is None:
+        remove_queue(engine, queue)
+        return
+    if queue.dropping is not None or queue.deleted:
+        return
+    view = engine.views.get(queue.number)
+    errand = queue.dropping = engine.agreed.remove_queue(queue, 0 if view is None else view.epoch)
+
+    def over() -> None:
+        _drop_ended(queue)
+        after = queue.vhost.queues.get(queue.name)
+        if after is not None and not after.deleted and not after.is_remote:
+            at_ms = engine.clock.now_ms() + LOOK_AGAIN_MS
+            engine.timers.at(at_ms, lambda _now_ms: retry(after))
+
+    errand.when_done(over)
+
+
 def _forget_copy(engine: Engine, number: int, _now_ms: int) -> None:
     engine.mirrors.queue_removed(number)
 
@@ -282,11 +310,16 @@ def _arm_lease(engine: Engine, queue: AmqpQueue) -> None:
             # What waits to be safe elsewhere would go with it.
             queue.used_ms = now_ms
         if now_ms - queue.used_ms >= lease_ms:
-            drop_queue(engine, queue)
+            drop_unused(engine, queue, partial(_look_at_lease, engine))
         else:
             _arm_lease(engine, queue)
 
     queue.lease_timer = engine.timers.at(queue.used_ms + expires_ms, ring)
+
+
+def _look_at_lease(engine: Engine, queue: AmqpQueue) -> None:
+    if queue.lease_timer is None and not queue.is_remote:
+        _arm_lease(engine, queue)
 
 
 def check_exclusive(queue: AmqpQueue, exclusive: bool) -> None:

@@ -196,6 +196,8 @@ class QueueViews:
             # It stands down when its copy here finds that it must.
             queue.absence = absence_text(queue) if view.master is None else None
         else:
+            # It may have had no master for a while: this node was taken for dead, and is not.
+            queue.absence = None
             # It may have become one that answers publishes later.
             moving.forget_routes(queue)
 

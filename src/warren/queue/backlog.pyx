@@ -220,7 +220,7 @@ cdef class Backlog(QueuePort):
     cdef int left(self, SlotLog log, uint64_t slot) except -1:
         """A message that is out leaves for good."""
         cdef bint logged = log.at(position_of(slot)).flags & LOGGED
-        if self.mirror is not None:
+        if self.mirror is not None and self.mirror.acts:
             # Another master may not have heard of it: it stays until all replicas have.
             self.leaving += 1
             return self.note_gone(slot)
@@ -232,6 +232,9 @@ cdef class Backlog(QueuePort):
         cdef Run* grown
         cdef size_t room
         if self.queue_id == 0:
+            return 0
+        if self.mirror is not None and not self.mirror.acts:
+            # A copy that cannot read a message has nothing to say of it to the others.
             return 0
         if self.run_count:
             run = &self.runs[self.run_count - 1]
