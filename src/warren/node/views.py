@@ -196,6 +196,8 @@ class QueueViews:
             # It stands down when its copy here finds that it must.
             queue.absence = absence_text(queue) if view.master is None else None
         else:
+            # It may have had no master in between, which its copy here never came to know.
+            queue.absence = None
             # It may have become one that answers publishes later.
             moving.forget_routes(queue)
 
