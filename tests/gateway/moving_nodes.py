@@ -27,6 +27,7 @@ from warren.gateway.open_queue import (
     deliver,
     set_available,
 )
+from warren.gateway.stash import StashRoom
 from warren.model.message import Message
 from warren.model.policy import EffectiveArguments
 from warren.model.queue_arguments import QueueDeclaration
@@ -265,13 +266,21 @@ class Double(Described, OpenQueue):
 class MovingNode:
     """A node with clients, which knows where the queue is."""
 
-    def __init__(self, name: str, incarnation: int, ring: Ring, home: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        ring: Ring,
+        home: str,
+        stash_room: StashRoom | None = None,
+    ) -> None:
         self.name = name
         self.incarnation = incarnation
         self.ring = ring
         self.engine: Engine = make_engine(node_name=name)
         self.engine.turn.now_ms = self.engine.clock.now_ms()
         self.homes = Homes(self.engine, lambda _: 0)
+        self.homes.stash_room = stash_room
         self.engine.cluster = self.homes
         self.clients: list[Client] = []
         vhost = self.engine.vhost("/")
@@ -331,7 +340,9 @@ class MovingNode:
 class Nodes:
     """Some nodes, the links between them, and who is alive."""
 
-    def __init__(self, names: str = "abc", master: str = "a") -> None:
+    def __init__(
+        self, names: str = "abc", master: str = "a", stash_room: StashRoom | None = None
+    ) -> None:
         self.ring = Ring()
         self.names = names
         self.nodes: dict[str, MovingNode] = {}
@@ -342,7 +353,7 @@ class Nodes:
         for name in names:
             other = next(n for n in names if n != name)
             home = master if name != master else other
-            self.nodes[name] = MovingNode(name, 1, self.ring, home)
+            self.nodes[name] = MovingNode(name, 1, self.ring, home, stash_room)
         self.tell_who_lives()
         for name in names:
             self.nodes[name].view(master)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from pair import Client, method, publish
+from small_disk import tiny_room
 from two_nodes import GatewayNode, Home, settle
 
 QUEUES = 3
@@ -58,12 +59,16 @@ class Party:
 class Life:
     """One random run."""
 
-    def __init__(self, seed: int, durable: bool) -> None:
+    def __init__(self, seed: int, durable: bool, stashing: bool = False) -> None:
         self.dice = random.Random(seed)
         self.durable = durable
         self.home = Home(QUEUES, durable)
         self.limit_full()
         self.nodes = [GatewayNode(self.home, "a"), GatewayNode(self.home, "b")]
+        self.stashing = stashing
+        if stashing:
+            for node in self.nodes:
+                node.gateway.use_stash(tiny_room())
         self.parties: list[Party] = []
         self.restarted = False
         for name in range(3):
@@ -122,6 +127,12 @@ class Life:
             node.link.cut()
             node.link = None
 
+    def declare_down(self) -> None:
+        """With a stash nothing is refused for that."""
+        node = self.dice.choice(self.nodes)
+        if self.stashing and node.link is None:
+            node.gateway.home_gone()
+
     def reconnect(self) -> None:
         for node in self.nodes:
             if node.link is None and self.dice.random() < 0.5:
@@ -142,6 +153,7 @@ class Life:
     def run(self, steps: int) -> None:
         actions = [self.publish] * 3 + [self.settle_some] * 2 + [self.carry] * 8
         actions += [self.sync, self.sync, self.break_link, self.reconnect, self.restart_home]
+        actions += [self.declare_down] * self.stashing
         for _ in range(steps):
             self.dice.choice(actions)()
             for party in self.parties:
@@ -225,5 +237,13 @@ def test_promises_are_kept_in_memory(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_promises_are_kept_on_disk_and_over_restarts(seed: int) -> None:
     life = Life(seed, durable=True)
+    life.run(250)
+    life.check()
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("durable", [False, True])
+def test_promises_are_kept_with_a_stash(seed: int, durable: bool) -> None:
+    life = Life(seed, durable, stashing=True)
     life.run(250)
     life.check()

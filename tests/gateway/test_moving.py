@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from moving_nodes import QUEUE, Nodes
 from pair import Client, Received, method, publish
+from small_disk import tiny_room
 
 from warren.engine.consume import delete_if_unused
 from warren.model.queue_arguments import QueueDeclaration
@@ -267,3 +268,21 @@ def test_what_comes_again_finds_room_before_the_old_is_settled(
     nodes.settle()
     assert bodies(client.frames()) == [b"2", b"3"]
     assert nodes.ring.removed == {1, 2}
+
+
+@pytest.mark.parametrize("name", "abc")
+def test_with_a_stash_publishes_wait_for_a_master(name: str) -> None:
+    nodes = Nodes(stash_room=tiny_room())
+    client = nodes.nodes[name].client()
+    client.call(1, "confirm.select")
+    move(nodes, None)
+    expected = [b"%d" % i for i in range(50)]
+    for body in expected:
+        client.send(publish(1, "", QUEUE, body))
+    nodes.settle()
+    assert client.frames() == []
+    assert nodes.nodes[name].queue.stashed_count > 40
+    move(nodes, "c")
+    assert {frame.name for frame in client.frames()} == {"basic.ack"}
+    assert [entry.message.body for entry in nodes.ring.committed] == expected
+    nodes.end()

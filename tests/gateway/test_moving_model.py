@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import pytest
 from moving_nodes import NUMBER, QUEUE, MovingNode, Nodes
 from pair import Client, method, publish
+from small_disk import tiny_room
 
 PREFETCH = 5
 
@@ -55,11 +56,12 @@ class Party:
 class Life:
     """One random run."""
 
-    def __init__(self, seed: int, handed_over: float = 0) -> None:
+    def __init__(self, seed: int, handed_over: float = 0, stashing: bool = False) -> None:
         self.dice = random.Random(seed)
         #: The share of moves that are planned.
         self.handed_over = handed_over
-        self.nodes = Nodes()
+        self.stashing = stashing
+        self.nodes = Nodes(stash_room=tiny_room() if stashing else None)
         self.parties: list[Party] = []
         for number in range(4):
             node = self.nodes.nodes["abcb"[number]]
@@ -207,3 +209,12 @@ def test_promises_are_kept_wherever_the_queue_goes(
     life.run(300)
     life.check()
     assert life.nodes.nodes["a"].queue.number == NUMBER
+
+
+@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("handed_over", [0, 0.7])
+def test_promises_are_kept_with_a_stash(seed: int, handed_over: float, lives: list[Life]) -> None:
+    life = Life(seed, handed_over, stashing=True)
+    lives.append(life)
+    life.run(300)
+    life.check()

@@ -246,6 +246,7 @@ _CLUSTER = [
         NODE_NAME,
         "list",
     ),
+    Key("cluster_partition_handling.ignore.stash_limit", "cluster.stash_limit_bytes", BYTES),
     Key("mirroring_sync_batch_size", "cluster.mirroring_sync_batch_size", integer(1)),
     Key("mirroring_sync_max_throughput", "cluster.mirroring_sync_bytes_per_s_max", BYTES),
     Key("cluster_formation.peer_discovery_backend", "cluster.peer_discovery", PEER_DISCOVERY),

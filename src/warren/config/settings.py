@@ -169,6 +169,8 @@ class ClusterSettings:
     partition_handling: str = "pause_minority"
     pause_recover: str = "ignore"
     pause_nodes: tuple[str, ...] = ()
+    #: With `ignore`: what may wait on the disk for nodes that cannot be reached.
+    stash_limit_bytes: int = 1 << 30
     mirroring_sync_batch_size: int = 4096
     mirroring_sync_bytes_per_s_max: int = 0
     peer_discovery: str = "classic_config"

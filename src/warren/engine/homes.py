@@ -26,6 +26,7 @@ from warren.model.errand import Errand
 if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.gateway.lending import RemoteConsumer
+    from warren.gateway.stash import StashRoom
     from warren.model.ports import PeerPort
 
 #: Requests have their verb in the payload; the frame's own field is for later.
@@ -69,6 +70,8 @@ class Homes:
         self.orders: dict[int, tuple[int, int]] = {}
         #: Queues that have been handed over to this node and wait for what others hold.
         self.adoptions: dict[int, adopting.Adoption] = {}
+        #: Where publishes for homes that cannot be reached are put aside; None: they are refused.
+        self.stash_room: StashRoom | None = None
         self.requests = HomeRequests(engine)
 
     # -- what the engine asks ----------------------------------------------------------------------
@@ -111,6 +114,8 @@ class Homes:
             gateway.on_attached = self._attached
             gateway.on_consumer_lost = self._consumer_lost
             gateway.on_dropped_queue = self._queue_dropped
+            if self.stash_room is not None:
+                gateway.use_stash(self.stash_room)
             if not self._is_alive(home):
                 gateway.home_gone()
             self._gateways[home] = gateway
@@ -286,6 +291,8 @@ class Homes:
                 self._went(node, before[node][0])
             elif is_alive and not was:
                 self._came(node)
+            if node not in self._nodes and node in self._gateways:
+                self._gateways[node].home_forgotten()
 
     def _came(self, node: str) -> None:
         """Its queues can be had again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from warren.engine.amqp_queue import DESCRIBED_SLOTS, Described, describe
 from warren.gateway.remote_queue import RemoteQueue
@@ -53,6 +53,11 @@ class RemoteAmqpQueue(Described, RemoteQueue):
         self._expected: dict[Consumer, int] = {}
         describe(self, vhost, declaration, owner, effective, home)
 
+    @property
+    def home_gateway(self) -> Gateway:
+        """The way to its home."""
+        return cast("Gateway", self.gateway)
+
     def now_holding(self) -> None:
         """Publishes wait: the home is gone, or is its home no more."""
         if self.when_held is not None:
@@ -75,6 +80,8 @@ class RemoteAmqpQueue(Described, RemoteQueue):
     def purge(self) -> int:
         """What it held was at its home; what waits for one is refused when it is deleted."""
         if self.deleted:
+            if not self.following:
+                self.home_gateway.queue_deleted(self.number)
             self.refuse_all(over=True)
         return 0
 

@@ -35,3 +35,5 @@ cdef class Gateway(Stream):
     cdef int reply_whole(self) except -1
     cdef int tell_publishers(self) except -1
     cdef int give_up(self) except -1
+    cdef int lose_handed(self) except -1
+    cdef int refuse_deleted(self) except -1

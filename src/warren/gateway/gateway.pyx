@@ -4,6 +4,9 @@ It outlives links. Publishes that the home has not answered are kept and sent ag
 to the same incarnation of the home, which drops those it has had; when the home is gone, or comes
 back as another incarnation, they are refused, since nobody knows what became of them. Those for
 queues that follow a master are kept for the next one instead, which knows what it has had.
+
+With a stash (`gateway.stream`) a home that is gone is waited for: what it was never sent goes to it
+even if it comes back as another incarnation, what it was sent only if it comes back as the same.
 """
 
 cimport cython
@@ -19,7 +22,7 @@ from warren.gateway.frames cimport (
 from warren.gateway.messages cimport Incoming, IncomingPayload, write_payload
 from warren.gateway.remote_queue cimport RemoteQueue
 from warren.gateway.stream cimport Stream
-from warren.gateway.unanswered cimport Sent
+from warren.gateway.unanswered cimport Sent, answer, forget
 from warren.model.message cimport Message
 from warren.model.ports cimport FrameSink, PeerPort, PublisherPort
 from warren.wire.octets cimport load32, load64, store16, store64
@@ -58,6 +61,7 @@ cdef class Gateway(Stream):
             self.link_lost()
         if self.incarnation and self.incarnation != port.incarnation:
             self.home_gone()
+            self.lose_handed()
         self.incarnation = port.incarnation
         self.gone = False
         self.port = port
@@ -68,6 +72,8 @@ cdef class Gateway(Stream):
         store64(p + 8, self.unanswered.answered)
         port.commit(START_BYTES)
         self.write_publishes()
+        self.deleted.clear()
+        self.relieve()
         if self.on_attached is not None:
             self.on_attached(self)
 
@@ -93,7 +99,13 @@ cdef class Gateway(Stream):
         cdef Attachment attachment
         self.link_lost()
         self.gone = True
-        self.give_up()
+        if self.room is None:
+            self.give_up()
+        else:
+            self.unanswered.hold_following(self.told)
+            self.refuse_deleted()
+            self.tell_publishers()
+            self.relieve()
         for _, attachment in self.consumers.all():
             # A queue that follows its master takes its consumers along.
             if (self.on_consumer_lost is not None
@@ -104,10 +116,51 @@ cdef class Gateway(Stream):
         """The home is there again, its link soon: what is published waits for that."""
         self.gone = False
 
+    cdef int lose_handed(self) except -1:
+        """The home has begun anew: nobody knows what became of what it was sent before."""
+        while self.unanswered.count and self.unanswered.answered < self.handed:
+            self.unanswered.lose_next(self.told)
+        self.written = self.unanswered.answered
+        return self.tell_publishers()
+
+    def home_forgotten(self):
+        """The home will never be back."""
+        self.home_gone()
+        self.give_up()
+
+    def queue_deleted(self, uint32_t number):
+        """A plain queue of the home is gone: what waits for the home is not for it any more."""
+        if self.room is not None and (self.unanswered.count or self.stash.count):
+            self.deleted.add(number)
+            if self.port is None:
+                self.refuse_deleted()
+
+    cdef int refuse_deleted(self) except -1:
+        """What is for queues that are deleted; publishes to several wait for the home's word."""
+        cdef Sent entry
+        cdef size_t left = self.stash.count
+        if not self.deleted:
+            return 0
+        self.unanswered.refuse_plain(self.deleted, self.told)
+        while left:
+            left -= 1
+            self.stash.take(&entry)
+            if entry.count == 1 and entry.number in self.deleted:
+                answer(&entry, False, self.told)
+            else:
+                self.stash.put_entry(&entry)
+                forget(&entry)
+        self.deleted.clear()
+        return self.tell_publishers()
+
     cdef int give_up(self) except -1:
         """All that is unanswered is refused, unless it waits for another home."""
+        cdef Sent entry
         while self.unanswered.count:
             self.unanswered.lose_next(self.told)
+        while self.stash is not None and self.stash.count:
+            self.stash.take(&entry)
+            answer(&entry, False, self.told)
         self.written = self.unanswered.answered
         self.tell_publishers()
         return self.relieve()

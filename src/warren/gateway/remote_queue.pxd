@@ -1,42 +1,31 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from warren.gateway.attachment cimport Attachment
+from warren.gateway.following cimport FollowingQueue
 from warren.gateway.slot_map cimport SlotMap
-from warren.gateway.stream cimport Stream
-from warren.gateway.unanswered cimport Following
 from warren.model.message cimport Message
 from warren.model.ports cimport QueuePort
 
 
-cdef class RemoteQueue(Following):
-    cdef readonly Stream gateway
-    cdef public uint32_t number
+cdef class RemoteQueue(FollowingQueue):
     cdef list attachments
     cdef readonly uint64_t parked        # deliveries that wait for their clients
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered
     cdef SlotMap out                     # our number of a delivery -> the home's slot + 1
-    cdef uint64_t session                # of what is out and parked
     cdef uint64_t last_delivery
     cdef size_t first                    # whose turn it is when parked deliveries go on
     cdef bint pumping
     # of a queue that moves with its master
-    cdef readonly bint following
-    cdef readonly bint holding           # nothing may be published to it yet
-    cdef readonly bint absent            # it has no master, and none is in sight
-    cdef readonly uint64_t order         # the number of the newest publish to it
     cdef readonly uint64_t generation    # grows when what is out is out no more
     cdef readonly bint adopting          # the home is to take over what the one before had out
     cdef list late                       # (how, slot) of what is settled before it has
     cdef readonly QueuePort heir         # it is on this node now, and what is out is there
 
-    cdef int publish_following(self, Message message) except -1
-    cdef int collect(self) except -1
     cdef int forget_out(self) except -1
     cdef int give_back_out(self) except -1
     cdef list all_out(self)
     cdef int lose(self, set lost) except -1
-    cdef int relieve_if_room(self) except -1
     cdef int renew(self) except -1
     cdef uint64_t adopt(self, uint64_t slot) except 0
     cdef int settle_slot(self, int kind, uint64_t slot) except -1

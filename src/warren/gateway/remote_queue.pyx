@@ -3,30 +3,21 @@
 Deliveries have numbers of our own here: those of an earlier link mean nothing to the home any more,
 and a number that is never used again cannot be mistaken for one of today's.
 
-A mirrored queue follows its master: its publishes are numbered one by one, and what a home has not
-answered goes to the next one in order, which drops what has reached it by another way.
+A mirrored queue follows its master: `gateway.following` has its publishes.
 """
 
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from warren.gateway.attachment cimport Attachment
+from warren.gateway.following cimport FollowingQueue
 from warren.gateway.frames cimport (
     CREDIT_MESSAGE_BYTES, CREDIT_MESSAGES, SETTLE_ACK, SETTLE_REJECT, SETTLE_REQUEUE,
     SETTLE_RETURN,
 )
 from warren.gateway.slot_map cimport SlotMap
-from warren.gateway.stream cimport (
-    UNANSWERED_BYTES_MAX, UNANSWERED_BYTES_RELIEVED, Stream,
-)
-from warren.gateway.unanswered cimport Following, Sent, Unanswered, answer
+from warren.gateway.stream cimport Stream
 from warren.model.message cimport Message
-from warren.model.ports cimport (
-    ACCEPTED, REJECTED, ConsumerPort, JournalPort, PublisherPort, QueuePort, TurnClock,
-)
-
-from warren.wire.content import make_message
+from warren.model.ports cimport ACCEPTED, ConsumerPort, QueuePort
 
 cdef enum:
     # Credit goes back when half of it is used up.
@@ -35,7 +26,7 @@ cdef enum:
     PUMP_DELIVERIES = 16384
 
 
-cdef class RemoteQueue(Following):
+cdef class RemoteQueue(FollowingQueue):
     """See the module's text. The engine's queue adds what is not about messages."""
 
     def __init__(self, Stream gateway not None, uint32_t number):
@@ -83,163 +74,19 @@ cdef class RemoteQueue(Following):
         return bool(self.congested)
 
     @property
+    def is_stash_full(self):
+        """Publishers wait because nothing more can be put aside on the disk."""
+        if self.gateway.room is None or not self.congested:
+            return False
+        return bool(self.gateway.stash.is_full()
+                    or (self.stash is not None and self.stash.is_full()))
+
+    @property
     def deliveries(self):
         """All deliveries to consumers so far."""
         return self.delivered
 
-    # -- publishes that follow the master ----------------------------------------------------------
-
-    cdef int publish_following(self, Message message) except -1:
-        cdef TurnClock turn = self.gateway.turn
-        if self.absent or self.over or not self.gateway.fits(message):
-            return REJECTED
-        self.order += 1
-        # While older ones are with the home the new ones go behind them, whatever comes of it.
-        if self.sent or not (self.held.count or self.holding or self.gateway.gone):
-            return self.gateway.publish_following(self, self.number, self.order, message)
-        self.held.push(message, self.number, turn.publisher, turn.publish_tag)
-        self.held.follow(self, self.order)
-        if turn.publisher is not None:
-            turn.parts += 1
-        if self.held.count == 1 and not self.holding:
-            self.now_holding()
-        if self.held.size > UNANSWERED_BYTES_MAX:
-            self.congested = True
-        return ACCEPTED
-
-    cdef int collect(self) except -1:
-        """All that is unanswered is held, in order; the stream keeps only the numbers."""
-        cdef Unanswered ring = self.gateway.unanswered
-        cdef Sent entry
-        cdef size_t i = 0
-        while self.sent and i < ring.count:
-            if ring.at(i).queue is <PyObject*>self:
-                ring.strip(i, &entry)
-                self.held.append(&entry)
-                self.sent -= 1
-            i += 1
-        return 0
-
-    def follow(self, Stream gateway not None, bint holding=False):
-        """The queue may move from now on, and this leads to its home: all goes there, in order.
-
-        `holding`: nothing is to be sent yet.
-        """
-        cdef Stream before = self.gateway
-        self.collect()
-        self.following = True
-        self.absent = False
-        self.holding = holding
-        if gateway is not before:
-            before.followers.pop(self.number, None)
-            if self.congested and self in before.congested_queues:
-                before.congested_queues.remove(self)
-            self.gateway = gateway
-            self.session = gateway.session
-        if self.number:
-            gateway.followers[self.number] = self
-        self.attempt += 1
-        if self.held.count and not holding:
-            if gateway.gone:
-                self.now_holding()
-            else:
-                gateway.take_over(self)
-        if gateway is not before:
-            before.relieve()
-        self.relieve_if_room()
-
-    def follow_again(self):
-        """What is held is sent to the home once more."""
-        if self.following and self.held.count and not self.over:
-            self.follow(self.gateway, self.holding)
-
-    cdef int relieve_if_room(self) except -1:
-        """Publishers that were held back by what is held go on."""
-        if self.congested and self not in self.gateway.congested_queues:
-            if self.gateway.is_congested():
-                self.gateway.congested_queues.append(self)
-            elif self.held.size <= UNANSWERED_BYTES_RELIEVED:
-                self.congested = False
-                self.gateway.effects.relieved(self)
-        return 0
-
-    def continue_from(self, uint64_t order, uint32_t attempt):
-        """Numbers up to here were used by others before it in this process."""
-        self.order = order
-        self.attempt = attempt
-
-    def hold_again(self, Message message, PublisherPort publisher not None, uint64_t tag,
-                   uint64_t order):
-        """A publish that this node has taken while it was the home, and not answered.
-
-        None for the message: there is nothing to send again, so nobody knows what became of it.
-        """
-        if message is None:
-            if publisher.part_done(tag, False):
-                publisher.parts_over()
-            return
-        if message.place:
-            message = make_message(message.address, message.header, message.body)
-        self.held.push(message, self.number, publisher, tag)
-        self.held.follow(self, order)
-
-    def refuse_all(self, bint over=False):
-        """No master is in sight, or it is deleted (`over`): nothing is waited for any longer."""
-        cdef Sent entry
-        cdef PublisherPort publisher
-        cdef list told = []
-        self.collect()
-        self.following = self.absent = True
-        self.over = over
-        if over:
-            self.gateway.followers.pop(self.number, None)
-        while self.held.count:
-            self.held.take_first(&entry)
-            answer(&entry, False, told)
-        for publisher in told:
-            publisher.parts_over()
-        self.gateway.relieve()
-        self.relieve_if_room()
-
-    def publish_to(self, QueuePort target not None, uint64_t gateway, int64_t now_ms,
-                   JournalPort journal=None):
-        """The queue is on this node now: all that is unanswered is published to it, in order."""
-        cdef TurnClock turn = self.gateway.turn
-        cdef Sent entry
-        cdef PublisherPort publisher, before = turn.publisher
-        cdef uint64_t tag_before = turn.publish_tag, parts_before = turn.parts
-        cdef Message message
-        cdef bint accepted
-        cdef list told = []
-        self.collect()
-        self.over = True
-        self.gateway.followers.pop(self.number, None)
-        while self.held.count:
-            self.held.take_first(&entry)
-            turn.publisher = None if entry.publisher is NULL else <PublisherPort>entry.publisher
-            turn.publish_tag = entry.tag
-            turn.parts = 0
-            message = <Message>entry.message
-            if message.place:
-                # Another queue may hold it under that place in the log.
-                message = make_message(message.address, message.header, message.body)
-            accepted = target.publish_from(message, now_ms, gateway, entry.order) == ACCEPTED
-            if journal is not None and journal.staged:
-                journal.commit(message)
-            if turn.parts:
-                # The queue answers later, in place of the home.
-                Py_XDECREF(entry.publisher)
-                entry.publisher = NULL
-            answer(&entry, accepted, told)
-        turn.publisher = before
-        turn.publish_tag = tag_before
-        turn.parts = parts_before
-        for publisher in told:
-            publisher.parts_over()
-        self.gateway.relieve()
-        if self.congested:
-            self.congested = False
-            self.gateway.effects.relieved(self)
+    # -- another home ------------------------------------------------------------------------------
 
     cdef int forget_out(self) except -1:
         """The home is another one, or begins anew: settlements of what is out mean nothing."""

@@ -2,6 +2,9 @@
 
 The newest publish is written when something follows it or the turn ends, so that the next queue of
 the same message can join it. Settlements gather into runs. Both keep their order among each other.
+
+With a `StashRoom` a home that cannot be reached is waited for, however long it takes: what does not
+fit into a small window of memory is put aside on the disk, and follows when there is a link again.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -14,6 +17,7 @@ from warren.gateway.frames cimport (
 )
 from warren.gateway.messages cimport whole_address, write_message
 from warren.gateway.numbered cimport Numbered
+from warren.gateway.stash cimport Stash, StashRoom
 from warren.gateway.unanswered cimport Following, Sent, Unanswered
 from warren.model.message cimport Message
 from warren.model.ports cimport (
@@ -34,6 +38,13 @@ cdef class Stream(FrameSink):
         self.consumers = Numbered()
         self.followers = {}
         self.congested_queues = []
+        self.stashing = {}
+        self.deleted = set()
+
+    def use_stash(self, StashRoom room not None):
+        """A home that is down, or cannot be reached, is waited for."""
+        self.room = room
+        self.stash = Stash(room)
 
     cdef int note(self) except -1:
         """There is something to send when the turn ends."""
@@ -57,8 +68,10 @@ cdef class Stream(FrameSink):
         cdef PublisherPort publisher = self.turn.publisher
         cdef uint64_t last = unanswered.answered + unanswered.count
         cdef Sent* newest
-        if self.gone or not self.fits(message):
+        if (self.gone and self.room is None) or not self.fits(message):
             return REJECTED
+        if self.room is not None and self.puts_aside():
+            return self.put_aside(queue, number, message)
         if last > self.written and unanswered.count:
             newest = unanswered.at(unanswered.count - 1)
             if (newest.message is <PyObject*>message and newest.count < QUEUES_MAX
@@ -103,6 +116,38 @@ cdef class Stream(FrameSink):
             self.congested_queues.append(queue)
         return ACCEPTED
 
+    # -- publishes that are put aside --------------------------------------------------------------
+
+    cdef bint puts_aside(self) noexcept:
+        """Whether the next publish goes to the disk: none overtakes those that are there."""
+        return self.stash.count or (
+            self.port is None and self.unanswered.size > self.room.window)
+
+    cdef int put_aside(self, QueuePort queue, uint32_t number, Message message) except -1:
+        if (self.stash.put(message, number, self.turn.publisher, self.turn.publish_tag, 0)
+                and self.turn.publisher is not None):
+            self.turn.parts += 1
+        if not queue.congested and self.is_congested():
+            queue.congested = True
+            self.congested_queues.append(queue)
+        return ACCEPTED
+
+    cdef int refill(self) except -1:
+        """There is a link, and room in memory: what is on the disk follows."""
+        cdef Sent entry
+        cdef Following queue
+        if self.port is None or self.unanswered.size >= REFILL_BYTES:
+            return 0
+        self.write_publishes()
+        self.write_settlements()
+        while self.stash.count and self.unanswered.size < REFILL_BYTES:
+            self.stash.take(&entry)
+            self.unanswered.append(&entry)
+        for queue in list(self.stashing.values()):
+            queue.refill()
+        self.write_publishes()
+        return 0
+
     cdef int take_over(self, Following queue) except -1:
         """All that the queue holds is for this home now."""
         cdef Sent entry
@@ -121,6 +166,8 @@ cdef class Stream(FrameSink):
         while self.written < last:
             self.write_publish(self.written + 1, self.unanswered.of(self.written + 1))
             self.written += 1
+        if self.written > self.handed:
+            self.handed = self.written
         return 0
 
     cdef int write_publish(self, uint64_t sequence, Sent* entry) except -1:
@@ -207,13 +254,24 @@ cdef class Stream(FrameSink):
         """Nobody will have the consumer number that was reserved."""
         self.consumers.give_up(number)
 
+    @property
+    def stashed_count(self):
+        """Publishes to plain queues that are put aside."""
+        return 0 if self.stash is None else self.stash.count
+
     # -- back-pressure -----------------------------------------------------------------------------
 
     cdef bint is_congested(self) noexcept:
+        if self.room is not None and (self.port is None or self.stash.count):
+            # What comes in while the disk is read again would keep that from ending.
+            return self.port is not None or self.stash.is_full()
         return (self.unanswered.size > UNANSWERED_BYTES_MAX
                 or (self.port is not None and self.port.pending() > PENDING_BYTES_MAX))
 
-    cdef bint is_relieved(self) noexcept:
+    cdef bint is_relieved(self) except -1:
+        if self.room is not None and (self.port is None or self.stash.count):
+            self.stash.try_again()
+            return self.port is None and not self.stash.is_full()
         return (self.unanswered.size <= UNANSWERED_BYTES_RELIEVED
                 and (self.port is None or self.port.pending() <= PENDING_BYTES_RELIEVED))
 
@@ -221,6 +279,8 @@ cdef class Stream(FrameSink):
         """Publishers that were held back go on, if there is room again."""
         cdef QueuePort queue
         cdef list queues
+        if self.room is not None and (self.stash.count or self.stashing):
+            self.refill()
         if self.congested_queues and self.is_relieved():
             queues = self.congested_queues
             self.congested_queues = []

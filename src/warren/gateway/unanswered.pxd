@@ -33,6 +33,8 @@ cdef class Unanswered:
     cdef int follow(self, Following queue, uint64_t order) except -1
     cdef int append(self, Sent* entry) except -1
     cdef int strip(self, size_t i, Sent* entry) except -1
+    cdef int refuse_plain(self, set numbers, list waiting) except -1
+    cdef int hold_following(self, list waiting) except -1
     cdef int take_first(self, Sent* entry) except -1
     cdef int add_number(self, Sent* entry, uint32_t number) except -1
     cdef int answer_next(self, bint accepted, list waiting) except -1
@@ -46,6 +48,8 @@ cdef class Following(QueuePort):
     cdef readonly uint32_t attempt   # how often its publishes were sent from the first one on
     cdef bint over               # it is deleted: nothing is kept for it
     cdef int hold(self, Sent* entry, list waiting) except -1
+    cdef int refill(self) except -1
 
 
 cdef int answer(Sent* entry, bint accepted, list waiting) except -1
+cdef int forget(Sent* entry) except -1

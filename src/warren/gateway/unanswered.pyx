@@ -19,13 +19,19 @@ cdef enum:
 cdef int answer(Sent* entry, bint accepted, list waiting) except -1:
     """One that is out of its ring is over: its publisher is told, and noted if it wants the end."""
     publisher = None if entry.publisher is NULL else <PublisherPort>entry.publisher
+    forget(entry)
+    if publisher is not None:
+        if (<PublisherPort>publisher).part_done(entry.tag, accepted and not entry.refused):
+            waiting.append(publisher)
+    return 0
+
+
+cdef int forget(Sent* entry) except -1:
+    """Gives up what it owns."""
     free(entry.numbers)
     Py_XDECREF(entry.message)
     Py_XDECREF(entry.publisher)
     Py_XDECREF(entry.queue)
-    if publisher is not None:
-        if (<PublisherPort>publisher).part_done(entry.tag, accepted and not entry.refused):
-            waiting.append(publisher)
     return 0
 
 
@@ -119,6 +125,30 @@ cdef class Unanswered:
         self.size -= <uint64_t>message.header_len + message.body_len + ENTRY_BYTES
         return 0
 
+    cdef int refuse_plain(self, set numbers, list waiting) except -1:
+        """Those for one plain queue that is among the deleted are refused."""
+        cdef Sent entry
+        cdef size_t i
+        for i in range(self.count):
+            if (self.at(i).message is not NULL and self.at(i).queue is NULL
+                    and self.at(i).count == 1 and self.at(i).number in numbers):
+                self.strip(i, &entry)
+                answer(&entry, False, waiting)
+        return 0
+
+    cdef int hold_following(self, list waiting) except -1:
+        """Those for queues that follow a master wait there; the home may be theirs no more."""
+        cdef Sent entry
+        cdef Following queue
+        cdef size_t i
+        for i in range(self.count):
+            if self.at(i).queue is not NULL:
+                self.strip(i, &entry)
+                queue = <Following>entry.queue
+                queue.sent -= 1
+                queue.hold(&entry, waiting)
+        return 0
+
     cdef int take_first(self, Sent* entry) except -1:
         """Takes the oldest out, with its sequence number."""
         cdef Message message
@@ -179,6 +209,10 @@ cdef class Following(QueuePort):
         self.held.append(entry)
         if self.held.count == 1:
             self.now_holding()
+        return 0
+
+    cdef int refill(self) except -1:
+        """The home can be had: what was put aside on the disk follows."""
         return 0
 
     def now_holding(self):

@@ -9,6 +9,7 @@ cdef class Link(LinkPort):
     cdef readonly Hub hub
     cdef readonly Connection connection
     cdef readonly bint closed
+    cdef bint told_blocked     # the client knows that it is not read for longer
     cdef bint held             # not read: a queue it publishes to is congested
     cdef bint blocked          # not read: an alarm is in force
     cdef bint stalled          # not read: it does not read what we send
@@ -30,6 +31,7 @@ cdef class Link(LinkPort):
     cdef int keep_rest(self, const uint8_t* data, size_t n) except -1
     cdef int update_reading(self) except -1
     cdef int take_rest(self) except -1
+    cdef int tell_blocked(self, bint blocked) except -1
     cdef int consume_bytes(self, const uint8_t* data, size_t n) except -1
     cdef int write_out(self) except -1
     cdef int set_reading(self, bint reading) except -1

@@ -176,9 +176,25 @@ cdef class Link(LinkPort):
             if queue.pause_ended(self.held_deliveries, self.hub.now_ms()) and not self.closed:
                 # A queue on another node: nothing but room there ends the pause.
                 self.hold_back(queue)
+                if not self.told_blocked and getattr(queue, "is_stash_full", False):
+                    self.tell_blocked(True)
                 return
         if not self.closed:
+            if self.told_blocked:
+                self.tell_blocked(False)
             self.update_reading()
+
+    cdef int tell_blocked(self, bint blocked) except -1:
+        """The pause may be long: what is put aside for nodes out of reach has filled its room."""
+        cdef Connection connection = self.connection
+        self.told_blocked = blocked
+        # While an alarm is in force the client has been told of that, and will be when it is over.
+        if not connection.blocked and connection.capabilities.get("connection.blocked"):
+            if blocked:
+                connection.send(0, "connection.blocked", "nodes are out of reach: the stash is full")
+            else:
+                connection.send(0, "connection.unblocked")
+        return 0
 
     cdef int block_reading(self, bint blocked) except -1:
         self.blocked = blocked

@@ -25,6 +25,7 @@ from warren.config.cluster import effective_partition_handling, link_endpoint
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
 from warren.engine.parameters import CLUSTER_NAME
+from warren.gateway.stash import StashRoom
 from warren.management.definitions import DefinitionsError, load_steps
 from warren.model.errand import Errand
 from warren.model.errors import InternalError, Postponed, ResourceError
@@ -42,6 +43,7 @@ from warren.node.peer_facts import FACTS, NodeFacts, PeerFacts
 from warren.node.peer_questions import ANSWER, ASK, PeerQuestions
 from warren.node.placing import Placing
 from warren.node.rings import Rings
+from warren.node.stash_file import StashFiles
 from warren.node.views import QueueViews
 from warren.telemetry.log import logger
 
@@ -70,6 +72,7 @@ class NodeCluster(PeerOwner):
         self._engine: Engine = node.engine
         self.log = logger("cluster")
         self.homes = Homes(node.engine, random.Random().randrange)
+        self.homes.stash_room = self._make_stash_room()
         node.engine.cluster = self.homes
         self.rings = Rings(node, lambda: self.links, lambda it: self._agreement().change_view(it))
         self.agreement: Agreement | None = None
@@ -150,6 +153,14 @@ class NodeCluster(PeerOwner):
         agreement.start(self.links, node.in_turn, node.failure)
         self._call_members()
         self._look()
+
+    def _make_stash_room(self) -> StashRoom | None:
+        """With `ignore` a home that cannot be reached is waited for; see `gateway/stream.pyx`."""
+        settings, data_dir = self._node.settings.cluster, self._node.data_dir
+        if effective_partition_handling(settings) != "ignore" or data_dir is None:
+            return None
+        files = StashFiles(data_dir / "stash", self._node.failure.set)
+        return StashRoom(files.open, settings.stash_limit_bytes)
 
     def _link_tls(self) -> PeerTls | None:
         try:
