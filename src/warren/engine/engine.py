@@ -21,6 +21,7 @@ from warren.engine import (
     connections,
     dead_letter,
     exchanges,
+    mirror_links,
     parameters,
     placing,
     policies,
@@ -205,6 +206,8 @@ class Engine:
     govern_exchange = policies.govern_exchange
     set_policy = policies.set_policy
     clear_policy = policies.clear_policy
+    add_mirror_link = mirror_links.add_mirror_link
+    remove_mirror_link = mirror_links.remove_mirror_link
     set_parameter = parameters.set_parameter
     clear_parameter = parameters.clear_parameter
     set_global_parameter = parameters.set_global_parameter

@@ -45,6 +45,8 @@ class MemberStatus:
     #: Short resources: `memory`, `disk`.
     alarms: Sequence[str] = ()
     listeners: Sequence[ListenerFacts] = ()
+    #: An operator has taken it out of service.
+    is_drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)

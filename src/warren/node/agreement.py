@@ -311,6 +311,10 @@ class Agreement:
         """Let a node that is down go for ever."""
         return self._errand(self.member.forget(node))
 
+    def drain(self, node: str, drained: bool) -> Errand:
+        """Take a node out of service, or put it into it again."""
+        return self._errand(self.member.drain(node, drained))
+
     def _errand(self, ticket: int) -> Errand:
         errand = self._errands[ticket] = Errand()
         self._wake()

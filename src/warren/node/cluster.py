@@ -476,6 +476,11 @@ class NodeCluster(PeerOwner):
             return status.role
         return "leader" if name == status.leader else "follower"
 
+    def is_drained(self, name: str) -> bool:
+        """Whether an operator has taken a node out of service."""
+        node = None if self.agreement is None else self.agreement.status().nodes.get(name)
+        return node is not None and node.drained
+
     def _own_facts(self) -> NodeFacts:
         node, settings = self._node, self._engine.settings
         shown = node.operating.context.listeners if node.operating is not None else []

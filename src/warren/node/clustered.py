@@ -69,8 +69,9 @@ class ClusteredControl:
     def _member(self, name: str) -> MemberStatus:
         cluster = self._cluster
         facts = cluster.facts_of(name)
+        is_drained = cluster.is_drained(name)
         if facts is None:
-            return MemberStatus(name, is_running=False)
+            return MemberStatus(name, is_running=False, is_drained=is_drained)
         alarms = cluster.alarms
         return MemberStatus(
             name=name,
@@ -83,6 +84,7 @@ class ClusteredControl:
             cpu_cores=facts.cpu_cores,
             alarms=sorted(alarms.own()) if name == self._node.name else alarms.of(name),
             listeners=facts.shown_listeners(),
+            is_drained=is_drained,
         )
 
     def online_nodes(self) -> Sequence[str]:
