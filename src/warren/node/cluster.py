@@ -35,6 +35,7 @@ from warren.net.peers.owner import PeerOwner
 from warren.net.peers.settings import Identity, PeerTls
 from warren.node import next_start
 from warren.node.agreement import Agreement, AgreementConfig, ProposalError
+from warren.node.draining import Draining
 from warren.node.errors import StartError, listen_error
 from warren.node.link_addresses import LinkAddresses
 from warren.node.peer_alarms import ALARMS, PeerAlarms
@@ -79,6 +80,7 @@ class NodeCluster(PeerOwner):
         self.questions = PeerQuestions(self._send, self._who_can_be_asked)
         self.queue_views = QueueViews(node.engine, lambda: self._agreement().everywhere())
         self.placement = Placing(self.queue_views, self._agreement, self.questions, node)
+        self.draining = Draining(node, lambda: self.homes.drained)
         self.addresses = LinkAddresses(node.settings, node.name, node.data_dir)
         #: What this start is to be, by an operator's word.
         self._plan = plan
@@ -182,6 +184,7 @@ class NodeCluster(PeerOwner):
 
     async def stop(self) -> None:
         """Leave the others; they are told by the closing of the links."""
+        self.draining.stop()
         await self.rings.hand_over()
         self._stop_looking()
         self.questions.stop()
@@ -272,10 +275,13 @@ class NodeCluster(PeerOwner):
             if self.links is not None:
                 self.links.forget(change.node)
         table = {name: (node.incarnation, node.is_alive) for name, node in change.table.items()}
+        self.homes.drained = frozenset(n for n, node in change.table.items() if node.drained)
         self.homes.nodes_are(table)
         own = (self._agreement().member.incarnation, True)
         self.queue_views.nodes_are(table, table.get(self._node.name) == own)
         self._drop_dead_links(table)
+        if table.get(self._node.name) == own:
+            self.draining.agreed(self._node.name in self.homes.drained)
 
     def happened(self, event: str, **details: object) -> None:
         """Something that operators look for."""
@@ -478,8 +484,7 @@ class NodeCluster(PeerOwner):
 
     def is_drained(self, name: str) -> bool:
         """Whether an operator has taken a node out of service."""
-        node = None if self.agreement is None else self.agreement.status().nodes.get(name)
-        return node is not None and node.drained
+        return name in self.homes.drained
 
     def _own_facts(self) -> NodeFacts:
         node, settings = self._node, self._engine.settings
@@ -534,6 +539,13 @@ class NodeCluster(PeerOwner):
                 while name in self.member_names():
                     await asyncio.sleep(0.02)
                 await ended(self.agreement.everywhere())
+
+    async def drain(self, name: str, drained: bool, timeout_s: float) -> None:
+        """Take a node out of service, or put it back. Raises ProposalError or TimeoutError."""
+        errand = self._agreement().drain(name, drained)
+        async with asyncio.timeout(timeout_s):
+            await ended(errand)
+        errand.result()
 
     @contextmanager
     def calling(self, name: str) -> Iterator[None]:

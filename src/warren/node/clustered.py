@@ -12,8 +12,10 @@ from warren.cluster.member_effects import Why
 from warren.engine.parameters import CLUSTER_NAME
 from warren.management.cluster_control import (
     UNAVAILABLE,
+    AgreementStatus,
     ClusterError,
     ClusterStatus,
+    DrainStatus,
     MemberStatus,
     NodeType,
     app_is_running,
@@ -64,6 +66,20 @@ class ClusteredControl:
             is_app_running=node.is_open,
             members=members,
             partitions=partitions,
+            agreement=self._agreement(),
+        )
+
+    def _agreement(self) -> AgreementStatus | None:
+        if self._cluster.agreement is None:
+            return None
+        status = self._cluster.agreement.status()
+        return AgreementStatus(
+            status.leader,
+            status.term,
+            sorted(status.voters),
+            sorted(status.learners),
+            status.applied_index,
+            status.is_ready,
         )
 
     def _member(self, name: str) -> MemberStatus:
@@ -223,6 +239,37 @@ class ClusteredControl:
         if self._node.on_restart is None:
             raise ClusterError("this node is part of another program, which has to start it anew")
         self._node.on_restart()
+
+    async def drain(self) -> None:
+        self._check_takes_part()
+        if not set(self._cluster.homes.nodes_in_service()) - {self._node.name}:
+            raise ClusterError(
+                "no other node is in service, so nobody could take over: start one, or "
+                "warrenctl -n <node> revive"
+            )
+        await self._agree_on_drain(True)
+
+    async def revive(self) -> None:
+        self._check_takes_part()
+        await self._agree_on_drain(False)
+
+    async def _agree_on_drain(self, drained: bool) -> None:
+        try:
+            await self._cluster.drain(self._node.name, drained, AGREE_S)
+        except ProposalError as error:
+            raise ClusterError(str(error), UNAVAILABLE) from error
+        except TimeoutError:
+            raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
+
+    def drain_status(self) -> DrainStatus:
+        return self._cluster.draining.status()
+
+    def _check_takes_part(self) -> None:
+        if not self._node.is_open:
+            name = self._node.name
+            raise ClusterError(
+                f"{name} takes no part at present: warrenctl -n {name} start_app", UNAVAILABLE
+            )
 
     async def set_name(self, name: str) -> None:
         node = self._node
