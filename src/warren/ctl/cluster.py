@@ -160,6 +160,11 @@ def forget_cluster_node(run: Run) -> None:
     run.banner(f"Removing node {run.word(0)} from the cluster")
     asked = {"node": run.word(0), "offline": "offline" in run.options}
     run.client.want("POST", "/warren/cluster/forget", asked)
+    if "offline" in run.options:
+        run.say(
+            f"{run.word(0)} is taken out by the next start of {run.node_name()}: say it of all "
+            "nodes that are lost, then: warrenctl start_app"
+        )
 
 
 def reset(run: Run) -> None:

@@ -38,6 +38,7 @@ from warren.node.agreement import Agreement, AgreementConfig, ProposalError
 from warren.node.draining import Draining
 from warren.node.errors import StartError, listen_error
 from warren.node.link_addresses import LinkAddresses
+from warren.node.lost_nodes import forget_lost
 from warren.node.peer_alarms import ALARMS, PeerAlarms
 from warren.node.peer_facts import FACTS, NodeFacts, PeerFacts
 from warren.node.peer_questions import ANSWER, ASK, PeerQuestions
@@ -108,7 +109,7 @@ class NodeCluster(PeerOwner):
         assert self._keeper is not None
         settings = self._node.settings.cluster
         plan, own = self._plan, self._node.name
-        peers = settings.peers if plan is None else ()
+        peers = settings.peers if plan is None or plan.forget else ()
         joins = () if plan is None else plan.join
         if plan is not None:
             self.addresses.told(plan.addresses)
@@ -121,6 +122,7 @@ class NodeCluster(PeerOwner):
             definitions=b"" if self._keeper.is_empty else self._keeper.snapshot(),
             data_dir=self._node.data_dir,
             fresh=self.rings.are_damaged,
+            lost=() if plan is None else plan.forget,
         )
         self.queue_views.learn()
         self.agreement = Agreement(config, self, self._keeper.applied)
@@ -346,8 +348,9 @@ class NodeCluster(PeerOwner):
             self._node.failure.set(error)
         else:
             self.opened.set()
-            if self._plan is not None and self._node.data_dir is not None:
-                self._plan = None
+            plan, self._plan = self._plan, None
+            if plan is not None and self._node.data_dir is not None:
+                await forget_lost(self, plan.forget)
                 next_start.done(self._node.data_dir)
 
     def cluster_known(self, cluster_id: str) -> None:

@@ -158,9 +158,8 @@ class ClusteredControl:
         if node not in self._cluster.member_names():
             raise not_a_member(node)
         if offline:
-            raise ClusterError(
-                "the nodes that run must agree on it: say it on one of them, without --offline"
-            )
+            self._forget_offline(node)
+            return
         if not self._node.is_open:
             raise ClusterError(
                 f"{self._node.name} takes no part at present: say it on a node that runs",
@@ -184,6 +183,35 @@ class ClusteredControl:
                 raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
             else:
                 return
+
+    def _forget_offline(self, node: str) -> None:
+        """For a survivor that is no majority: done by its next start, whatever others know."""
+        own, data_dir = self._node.name, self._node.data_dir
+        if node == own:
+            raise ClusterError(f"{node} is this node itself: see reset")
+        if self._node.is_open:
+            raise ClusterError(
+                f"{own} runs, so the nodes can agree on it: say it without --offline, or stop "
+                f"this one first: warrenctl -n {own} stop_app"
+            )
+        facts = {name: self._cluster.facts_of(name) for name in self._others()}
+        serving = [name for name, told in facts.items() if told is not None and told.is_open]
+        if serving:
+            raise ClusterError(
+                f"the nodes that run must agree on it: say it on {serving[0]}, without --offline"
+            )
+        if facts.get(node) is not None:
+            raise ClusterError(f"{node} is there, so it is not lost: stop it, or start it")
+        if data_dir is None:
+            raise ClusterError(
+                "this node keeps no data: start it anew with the nodes that are left"
+            )
+        planned = next_start.read(data_dir)
+        names = () if planned is None else planned.forget
+        try:
+            next_start.plan(data_dir, NextStart(False, forget=tuple(sorted({*names, node}))))
+        except OSError as error:
+            raise ClusterError(f"it cannot be written down: {error}", UNAVAILABLE) from error
 
     def _why_not(self, node: str) -> ClusterError:
         """What keeps a node from being forgotten."""
