@@ -174,6 +174,7 @@ class Engine:
     check_owner = queues.check_owner
     consume = consuming.consume
     start_consumer = consuming.start_consumer
+    start_member = consuming.start_member
     cancel = consuming.cancel
     cancel_consumers = consuming.cancel_consumers
     tell_cancelled = consuming.tell_cancelled
