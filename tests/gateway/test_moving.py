@@ -10,6 +10,7 @@ from moving_nodes import QUEUE, Nodes
 from pair import Client, Received, method, publish
 from small_disk import tiny_room
 
+from warren.engine import moving
 from warren.engine.consume import delete_if_unused
 from warren.model.queue_arguments import QueueDeclaration
 
@@ -225,6 +226,66 @@ def test_a_master_that_is_handed_over_delivers_nothing_again(make: Make) -> None
     publisher.send(publish(1, "", QUEUE, b"last"))
     nodes.settle()
     assert [body for client in clients for body in bodies(client.frames())] == [b"last"]
+
+
+def test_what_the_next_master_holds_itself_stays_out_when_the_old_one_lets_go_first(
+    make: Make,
+) -> None:
+    """Its copy does not serve yet when it hears that the home before is none any more."""
+    nodes = make()
+    client = nodes.nodes["b"].client()
+    client.send(publish(1, "", QUEUE, b"one") + publish(1, "", QUEUE, b"two"))
+    nodes.settle()
+    got = call_get(nodes, client)
+    assert bodies(got) == [b"one"]
+    nodes.move("b", planned=True)
+    nodes.news["b"].clear()
+    node = nodes.nodes["b"]
+    remote = node.queue
+    moving.rehome(node.engine, remote, "b", True)
+    let_go(nodes)
+    assert len(remote.slots_out()) == 1
+    node.view("b", True)
+    nodes.settle()
+    assert bodies(call_get(nodes, client)) == [b"two"]
+    client.send(method(2, "basic.ack", named(got, "basic.get-ok")[0]["delivery_tag"]))
+    nodes.settle()
+    assert nodes.ring.removed == {1}
+
+
+def test_it_is_forgotten_if_the_old_master_is_it_again(make: Make) -> None:
+    nodes = make()
+    client = nodes.nodes["b"].client()
+    client.send(publish(1, "", QUEUE, b"one"))
+    nodes.settle()
+    got = call_get(nodes, client)
+    nodes.move("b", planned=True)
+    nodes.news["b"].clear()
+    node = nodes.nodes["b"]
+    moving.rehome(node.engine, node.queue, "b", True)
+    let_go(nodes)
+    move(nodes, "a")
+    assert node.queue.slots_out() == []
+    client.send(method(2, "basic.ack", named(got, "basic.get-ok")[0]["delivery_tag"]))
+    nodes.settle()
+    assert nodes.ring.removed == set()
+
+
+def let_go(nodes: Nodes) -> None:
+    """The first node hears that it is the master no more, and its frames arrive."""
+    for _ in range(5):
+        nodes.hear("a")
+        for (gateway, home), link in list(nodes.links.items()):
+            link.carry_out()
+            nodes.nodes[home].end_turn()
+            link.carry_back()
+            nodes.nodes[gateway].end_turn()
+
+
+def call_get(nodes: Nodes, client: Client) -> list[Received]:
+    client.send(method(2, "basic.get", 0, QUEUE, False))
+    nodes.settle()
+    return client.frames()
 
 
 def test_what_is_acknowledged_while_a_master_is_handed_over_is_not_lost(make: Make) -> None:

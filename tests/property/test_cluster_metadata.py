@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from warren.cluster.metadata import Metadata, View
 from warren.cluster.metadata_commands import (
+    VERSION,
     Answer,
     Command,
     CreateView,
@@ -120,7 +121,7 @@ def test_any_bytes_have_an_answer(data: bytes) -> None:
 
 def test_a_command_of_a_later_version_stops_the_node() -> None:
     with pytest.raises(UnknownVersionError):
-        Metadata().apply(1, b"\x02whatever")
+        Metadata().apply(1, bytes((VERSION + 1,)) + b"whatever")
 
 
 def test_records_change_by_version() -> None:

@@ -32,6 +32,9 @@ class Others:
     def living_nodes(self) -> Sequence[str]:
         return sorted(engine.settings.node_name for engine in self.parliament.engines)
 
+    def nodes_in_service(self) -> Sequence[str]:
+        return self.living_nodes()
+
     def make_remote(self, *arguments: Any) -> Any:
         return FarQueue(self.gateway_to(arguments[-1]), *arguments)
 

@@ -33,7 +33,7 @@ def queue(**effective: Any) -> Any:
         number=7,
         home="a",
         absence=None,
-        vhost=SimpleNamespace(name="/"),
+        vhost=SimpleNamespace(name="/", mirror_links={}),
         effective=EffectiveArguments(ha_mode="all", **effective),
     )
 
@@ -77,6 +77,7 @@ def test_the_row_of_a_queue_names_its_mirrors() -> None:
         "mirror_nodes": ["b", "c"],
         "synchronised_mirror_nodes": ["b"],
         "recoverable_slaves": ["b", "c"],
+        "explicit_mirror_nodes": [],
         "sync_messages": 10,
     }
     down = mirror_fields(engine(view(None, "b", "c"), None), queue())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,12 +12,15 @@ from warren.cluster.metadata import Metadata, Node, View
 from warren.cluster.metadata_commands import (
     Answer,
     CreateView,
+    Drain,
     Expand,
     NodeDown,
     NodeUp,
     Place,
     Register,
     Shrink,
+    decode_command,
+    encode_command,
 )
 from warren.cluster.placement import (
     REPLICAS_MAX,
@@ -75,6 +80,97 @@ WANTED = [
     (on("xy"), None, "abc", "", "a"),
     (on("xy"), view("b", "bc"), "abc", "", "b"),
 ]
+
+
+LINKED = [
+    # (wish, view, replicas), with an operator's wish for d, on the living a, b, c, d
+    (Wish(), None, "ad"),
+    (Wish(), view("a", "ad"), "ad"),
+    # The master is where the operator wants a mirror: what there was before it stays.
+    (Wish(), view("d", "da"), "ad"),
+    (Wish(), view("d", "d", "", "ad"), "ad"),
+    (Wish(), view("d", "d"), "d"),
+    (ALL, view("a", "a"), "abcd"),
+    (exactly(2), view("a", "abd"), "abd"),
+    (exactly(2), view("d", "dab"), "abd"),
+    (exactly(2), view("d", "d"), "abd"),
+    (on("bc"), view("a", "a"), "bcd"),
+    (on("bd"), view("a", "a"), "bd"),
+    (on("xy"), view("b", "bc"), "bd"),
+    # The policy has gone: the master stays, and the operator's wish.
+    (Wish(), view("b", "bcad"), "bd"),
+    (Wish(), view(None, "b", "a"), "bad"),
+]
+
+
+@pytest.mark.parametrize(("wish", "now", "replicas"), LINKED)
+def test_what_an_operator_wants_comes_on_top_of_the_policy(
+    wish: Wish, now: View | None, replicas: str
+) -> None:
+    linked = dataclasses.replace(wish, links=("d", "unknown"))
+    found = wanted_replicas(linked, now, "a", table("abcd"), Loads(()))
+    assert "".join(found) == replicas
+    after = view(found[0], "".join(found))
+    again = wanted_replicas(linked, after, "a", table("abcd"), Loads(()))
+    if now is None or now.master is not None:
+        assert set(again) == set(found)
+
+
+def test_a_wish_for_nodes_that_are_unknown_leaves_the_master() -> None:
+    wish = Wish(links=("x",))
+    assert wanted_replicas(wish, view("a", "a"), "a", table("a"), Loads(())) == ("a",)
+    assert decide(subject(wish), None, table("ab"), Loads(())) == CreateView(
+        "7", ("a",), False, None
+    )
+
+
+DRAINED = [
+    # (wish, view, replicas) where c of the living a, b, c, d is drained
+    (ALL, None, "abd"),
+    (ALL, view("a", "ac"), "acbd"),
+    (exactly(3), None, "abd"),
+    (exactly(4), None, "abd"),
+    # What a drained node has it keeps.
+    (exactly(2), view("a", "ac"), "ac"),
+    (on("bc"), view("a", "a"), "b"),
+    (on("bc"), view("b", "bc"), "bc"),
+    (on("c"), view("b", "b"), "b"),
+    (Wish(links=("c",)), view("a", "a"), "a"),
+    (Wish(links=("c",)), view("a", "ac"), "ac"),
+]
+
+
+@pytest.mark.parametrize(("wish", "now", "replicas"), DRAINED)
+def test_a_drained_node_gets_no_new_replicas(wish: Wish, now: View | None, replicas: str) -> None:
+    nodes = table("abcd") | {"c": Node(1, True, drained=True)}
+    assert "".join(wanted_replicas(wish, now, "a", nodes, Loads(()))) == replicas
+
+
+def test_a_drained_node_becomes_master_only_if_there_is_no_other() -> None:
+    machine = Metadata()
+    for name in "abc":
+        machine.carry_out(1, Register(name, 1, False))
+    assert machine.carry_out(2, CreateView("7", ("a", "b", "c"))).answer is Answer.DONE
+    assert machine.carry_out(3, Drain("b", True)).answer is Answer.DONE
+    assert machine.carry_out(3, Drain("x", True)).answer is Answer.NOT_FOUND
+    machine.carry_out(4, NodeDown("a", 1))
+    assert machine.views()["7"].master == "c"
+    machine.carry_out(5, NodeDown("c", 1))
+    assert machine.views()["7"].master == "b"
+    # It stays so in its next life, and in an image, until an operator says otherwise.
+    machine.carry_out(6, NodeDown("b", 1))
+    machine.carry_out(7, Register("b", 2, False))
+    copy = Metadata()
+    copy.restore(machine.image())
+    assert copy.nodes()["b"] == Node(2, True, drained=True)
+    copy.carry_out(8, Drain("b", False))
+    assert copy.nodes()["b"] == Node(2, True)
+
+
+def test_a_command_has_the_first_version_that_knows_it() -> None:
+    assert encode_command(Register("a", 1, False))[0] == 1
+    assert encode_command(Drain("a", True))[0] == 2
+    assert decode_command(encode_command(Drain("a", True))) == Drain("a", True)
 
 
 @pytest.mark.parametrize(("wish", "now", "alive", "dead", "replicas"), WANTED)

@@ -23,6 +23,7 @@ from warren.cluster.metadata_commands import (
     Answer,
     Command,
     Define,
+    Drain,
     Forget,
     Found,
     Register,
@@ -237,6 +238,10 @@ class Member:
     def forget(self, node: str) -> int:
         """Let a node that is down go for ever: out of the table, then out of the members."""
         return self._propose(Forget(node))
+
+    def drain(self, node: str, drained: bool) -> int:
+        """Take a node out of service, or put it into it again."""
+        return self._propose(Drain(node, drained))
 
     def peer_up(self, node: str, incarnation: int) -> None:
         """There is a link to a node of this incarnation."""

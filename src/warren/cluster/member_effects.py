@@ -40,6 +40,8 @@ class Change(enum.Enum):
     DOWN = "down"
     UP = "up"
     FORGOTTEN = "forgotten"
+    #: It was taken out of service, or put into it again.
+    DRAINED = "drained"
     #: Not one node: the whole table came with an image of the definitions.
     RESTORED = "restored"
 

@@ -16,11 +16,12 @@ from warren.cluster.member_effects import (
     RestoreDefinitions,
     ViewsChanged,
 )
-from warren.cluster.metadata import Metadata, Node
+from warren.cluster.metadata import Metadata
 from warren.cluster.metadata_commands import (
     Answer,
     Command,
     Define,
+    Drain,
     Forget,
     Handover,
     NodeDown,
@@ -40,6 +41,7 @@ _CHANGES: dict[type[Command], Change] = {
     NodeDown: Change.DOWN,
     NodeUp: Change.UP,
     Forget: Change.FORGOTTEN,
+    Drain: Change.DRAINED,
 }
 
 
@@ -85,7 +87,7 @@ class MemberMachine:
         incarnation: int = 0,
     ) -> None:
         """`node` is the one that this is the machine of, in the life with this number."""
-        self._node, self._life = node, Node(incarnation, True)
+        self._node, self._incarnation = node, incarnation
         self.metadata = Metadata()
         #: The members as of the last applied entry.
         self.membership = Membership()
@@ -137,7 +139,8 @@ class MemberMachine:
     @property
     def counts_as_alive(self) -> bool:
         """Whether this life of this node is in the table, as alive."""
-        return self.metadata.node(self._node) == self._life
+        known = self.metadata.node(self._node)
+        return known is not None and known.is_alive and known.incarnation == self._incarnation
 
     def _tell_views(self, index: int, planned: bool = False) -> None:
         views = self.metadata.take_changed_views()

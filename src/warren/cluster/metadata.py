@@ -39,6 +39,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     is_alive: bool
     #: It is down because it was told to stop.
     stopped: bool = False
+    #: An operator has taken it out of service: it gets no masters and no replicas.
+    drained: bool = False
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):
@@ -148,10 +150,11 @@ class Metadata:
             case commands.Register():
                 return self._register(command)
             case commands.NodeDown():
-                down = Node(command.incarnation, False, command.stopped)
-                return self._set_alive(command.node, down)
+                return self._set_alive(command, False, command.stopped)
             case commands.NodeUp():
-                return self._set_alive(command.node, Node(command.incarnation, True))
+                return self._set_alive(command, True)
+            case commands.Drain():
+                return self._drain(command)
             case commands.Forget():
                 return self._forget(command.node)
             case commands.Found():
@@ -190,7 +193,8 @@ class Metadata:
         known = self._nodes.get(name)
         if known is not None and command.incarnation <= known.incarnation:
             return Result(Answer.CONFLICT, known.incarnation)
-        self._nodes[name] = Node(command.incarnation, True)
+        drained = known is not None and known.drained
+        self._nodes[name] = Node(command.incarnation, True, drained=drained)
 
         def restarted(view: View) -> View:
             others = tuple(node for node in view.in_sync if node != name)
@@ -198,22 +202,33 @@ class Metadata:
             keeps = name in view.in_sync and not (command.fresh and others)
             in_sync = (*others, name) if keeps else others
             # Its master was restarted: one that went on is to be asked first.
-            master = self._oldest_alive(in_sync) if view.master == name else view.master
+            master = self._heir(in_sync) if view.master == name else view.master
             return msgspec.structs.replace(view, in_sync=in_sync, master=master)
 
         self._renew_views(lambda view: name in view.wanted or name in view.in_sync, restarted)
         return Result(Answer.DONE, command.incarnation)
 
-    def _set_alive(self, name: str, node: Node) -> Result:
+    def _set_alive(
+        self, command: commands.NodeDown | commands.NodeUp, is_alive: bool, stopped: bool = False
+    ) -> Result:
         """One entry for all queues of the node, so failover is one round whatever their number."""
+        name = command.node
         known = self._nodes.get(name)
         if known is None:
             return _NOT_FOUND
-        if known.incarnation != node.incarnation or known.is_alive is node.is_alive:
+        if known.incarnation != command.incarnation or known.is_alive is is_alive:
             return Result(Answer.CONFLICT, known.incarnation)
-        self._nodes[name] = node
+        self._nodes[name] = Node(known.incarnation, is_alive, stopped, known.drained)
         self._renew_views(lambda view: name in view.wanted or name in view.in_sync)
-        return Result(Answer.DONE, node.incarnation)
+        return Result(Answer.DONE, known.incarnation)
+
+    def _drain(self, command: commands.Drain) -> Result:
+        """Its masters stay until it hands them over itself, which loses nothing."""
+        known = self._nodes.get(command.node)
+        if known is None:
+            return _NOT_FOUND
+        self._nodes[command.node] = msgspec.structs.replace(known, drained=command.drained)
+        return Result(Answer.DONE, known.incarnation)
 
     def _forget(self, name: str) -> Result:
         """A node that is alive, or holds the only good copy of a mirrored queue, is not forgotten.
@@ -325,7 +340,8 @@ class Metadata:
         """The next epoch of a view, by the rules that hold for every change.
 
         The dead leave the in-sync replicas only while one that is in sync lives: the last ones to
-        go are the only ones that have everything. The oldest of the living is the master.
+        go are the only ones that have everything. The oldest of the living is the master, one that
+        is drained only if there is no other.
         """
         in_sync = view.in_sync
         alive = tuple(node for node in in_sync if self._is_alive(node))
@@ -333,12 +349,12 @@ class Metadata:
         if alive:
             in_sync = alive
             if master not in alive:
-                master = alive[0]
+                master = self._heir(alive)
             # Unwanted replicas go, once a wanted one is in sync.
             wanted = tuple(node for node in alive if node in view.wanted)
             if wanted:
                 in_sync = wanted
-                master = master if master in wanted else wanted[0]
+                master = master if master in wanted else self._heir(wanted)
         else:
             master = None
         learners = tuple(
@@ -350,8 +366,11 @@ class Metadata:
         node = self._nodes.get(name)
         return node is not None and node.is_alive
 
-    def _oldest_alive(self, names: tuple[str, ...]) -> str | None:
-        return next((name for name in names if self._is_alive(name)), None)
+    def _heir(self, names: tuple[str, ...]) -> str | None:
+        """Who becomes master: the oldest that lives, rather none that is drained."""
+        alive = [name for name in names if self._is_alive(name)]
+        in_service = [name for name in alive if not self._nodes[name].drained]
+        return next(iter(in_service or alive), None)
 
 
 _ViewChange = (

@@ -13,7 +13,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-VERSION = 1
+#: The latest version; a command goes out with the first that has it.
+VERSION = 2
 NodeName = Annotated[str, Meta(min_length=1, max_length=255)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 QueueId = Annotated[str, Meta(min_length=1, max_length=1024)]
@@ -95,6 +96,13 @@ class Found(_Command, frozen=True, tag=14):
     cluster_id: ClusterId
 
 
+class Drain(_Command, frozen=True, tag=15):
+    """A node is taken out of service, or put into it again; since version 2."""
+
+    node: NodeName
+    drained: bool
+
+
 class Define(_Command, frozen=True, tag=30):
     """A change of the definitions: its bytes mean something to the engine only."""
 
@@ -167,6 +175,7 @@ Command = (
     | NodeUp
     | Forget
     | Found
+    | Drain
     | Define
     | CreateView
     | DropView
@@ -206,7 +215,8 @@ class UnknownVersionError(Exception):
 
 
 def encode_command(command: Command) -> bytes:
-    return bytes((VERSION,)) + msgspec.msgpack.encode(command)
+    version = 2 if isinstance(command, Drain) else 1
+    return bytes((version,)) + msgspec.msgpack.encode(command)
 
 
 def decode_command(data: bytes) -> Command | None:
@@ -215,7 +225,7 @@ def decode_command(data: bytes) -> Command | None:
         return None
     if data[0] > VERSION:
         raise UnknownVersionError(f"command version {data[0]}, this node knows {VERSION}")
-    if data[0] != VERSION:
+    if not data[0]:
         return None
     try:
         return _decoder.decode(memoryview(data)[1:])

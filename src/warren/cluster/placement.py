@@ -33,6 +33,8 @@ class Wish:
     mode: str | None = None
     count: int = 1
     names: tuple[str, ...] = ()
+    #: Nodes that an operator wants replicas on besides.
+    links: tuple[str, ...] = ()
 
 
 class Loads:
@@ -60,27 +62,40 @@ class Loads:
 def wanted_replicas(
     wish: Wish, view: View | None, home: str, nodes: NodeTable, loads: Loads
 ) -> tuple[str, ...]:
-    """The nodes that are to have replicas."""
+    """The nodes that are to have replicas.
+
+    A node that is drained keeps what it has, and gets no other replica.
+    """
+    present = _present(view, home, nodes)
+    able = {name for name in nodes if not nodes[name].drained or name in present}
+    links = [name for name in wish.links if name in able]
+    wanted = _by_policy(wish, view, home, nodes, able, loads)
+    return _cut((*wanted, *links)) or (home,)
+
+
+def _by_policy(
+    wish: Wish, view: View | None, home: str, nodes: NodeTable, able: set[str], loads: Loads
+) -> tuple[str, ...]:
+    """Without those that an operator wants: they are not counted, wherever the master is."""
     if wish.mode == "all":
-        return _cut((*_present(view, home, nodes), *sorted(nodes)))
+        return _cut((*_present(view, home, nodes), *sorted(able)))
     if wish.mode == "nodes":
-        listed = [name for name in wish.names if name in nodes]
+        listed = [name for name in wish.names if name in able]
         if listed:
             # A master outside of the list stays until one of the listed has everything.
             return _cut(listed if view is not None else (home, *listed))
-    if view is None:
-        return _filled((home,), wish.count, nodes, loads) if wish.mode == "exactly" else (home,)
-    if view.master is None:
+    if view is not None and view.master is None:
         # Nobody can give a new replica anything, and who comes back may be one of these.
         return view.wanted
+    present = [name for name in _present(view, home, nodes) if name not in wish.links]
     if wish.mode == "exactly":
-        return _exactly(wish.count, view, home, nodes, loads)
-    return (view.master,)
+        others = {name: nodes[name] for name in nodes if name not in wish.links}
+        return _exactly(wish.count, present, others, loads)
+    return tuple(present[:1])
 
 
-def _exactly(count: int, view: View, home: str, nodes: NodeTable, loads: Loads) -> tuple[str, ...]:
+def _exactly(count: int, present: list[str], nodes: NodeTable, loads: Loads) -> tuple[str, ...]:
     """The oldest stay; the dead do too while there is nobody to take their place."""
-    present = _present(view, home, nodes)
     alive = [name for name in present if nodes[name].is_alive]
     filled = _filled(alive[:count], count, nodes, loads)
     dead = [name for name in present if not nodes[name].is_alive]
@@ -96,11 +111,13 @@ def _present(view: View | None, home: str, nodes: NodeTable) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in nodes]
 
 
-def _filled(
-    present: tuple[str, ...] | list[str], count: int, nodes: NodeTable, loads: Loads
-) -> tuple[str, ...]:
+def _filled(present: list[str], count: int, nodes: NodeTable, loads: Loads) -> tuple[str, ...]:
     """With the living that have the fewest replicas, until there are as many as wanted."""
-    others = [name for name in nodes if nodes[name].is_alive and name not in present]
+    others = [
+        name
+        for name, node in nodes.items()
+        if node.is_alive and not node.drained and name not in present
+    ]
     others.sort(key=lambda name: (loads.of(name), name))
     return _cut((*present, *others[: max(0, count - len(present))]))
 
@@ -143,7 +160,7 @@ def decide(
         wanted = wanted_replicas(wish, view, home, nodes, loads)
         is_as_wanted = set(wanted) == set(view.wanted)
         return None if is_as_wanted else Place(subject.key, view.epoch, wanted)
-    if wish.mode is None and not subject.born_mirrored:
+    if wish.mode is None and not wish.links and not subject.born_mirrored:
         return None
     node = nodes.get(home)
     if node is None or not node.is_alive:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warren.ctl.command import Command, Run, number
-from warren.ctl.errors import TIMEOUT, UNAVAILABLE, CtlError, usage
+from warren.ctl.errors import SOFTWARE, TIMEOUT, UNAVAILABLE, CtlError, usage
 from warren.ctl.operate import listener_interface, listener_purpose, print_sections
 
 #: How long `await_...` waits unless told otherwise, as rabbitmqctl does.
@@ -15,8 +15,9 @@ AWAIT_S = 300.0
 #: Between two looks at a node that is waited for.
 LOOK_AGAIN_S = 0.2
 _ALARMS = {"memory": "Memory", "disk": "Free disk space"}
-_WELL = "not under maintenance"
+_MAINTENANCE = {False: "not under maintenance", True: "marked for maintenance"}
 _STATUS = "/warren/cluster/status"
+_DRAIN = "/warren/cluster/drain"
 
 
 def cluster_status(run: Run) -> None:
@@ -35,7 +36,7 @@ def _names(nodes: list[dict[str, Any]], kind: str) -> list[str]:
 
 
 def _as_json(shown: dict[str, Any]) -> dict[str, Any]:
-    """The keys that rabbitmqctl has, and no others."""
+    """The keys that rabbitmqctl has, and `agreement`."""
     nodes: list[dict[str, Any]] = shown["nodes"]
     running = [node for node in nodes if node["running"]]
     return {
@@ -61,7 +62,10 @@ def _as_json(shown: dict[str, Any]) -> dict[str, Any]:
             ]
             for node in running
         },
-        "maintenance_status": {node["name"]: _WELL for node in running},
+        **({"agreement": told} if (told := shown.get("agreement")) is not None else {}),
+        "maintenance_status": {
+            node["name"]: _MAINTENANCE[node["being_drained"]] for node in running
+        },
         "partitions": shown["partitions"],
         "ram_nodes": _names(nodes, "ram"),
         "running_nodes": [node["name"] for node in running],
@@ -97,7 +101,11 @@ def _sections(shown: dict[str, Any]) -> dict[str, list[str]]:
         "CPU Cores": [
             f"Node: {node['name']}, available CPU cores: {node['cpu_cores']}" for node in running
         ],
-        "Maintenance status": [f"Node: {node['name']}, status: {_WELL}" for node in running],
+        "Maintenance status": [
+            f"Node: {node['name']}, status: {_MAINTENANCE[node['being_drained']]}"
+            for node in running
+        ],
+        **({"Agreement": agreement} if (agreement := _agreement(shown)) else {}),
         "Alarms": [
             f"{_ALARMS.get(alarm, alarm)} alarm on node {node['name']}"
             for node in nodes
@@ -117,6 +125,26 @@ def _sections(shown: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
+def _agreement(shown: dict[str, Any]) -> list[str]:
+    """Who leads the agreement on metadata; nothing for a node by itself."""
+    told = shown.get("agreement")
+    if told is None:
+        return []
+    lines = [
+        f"Leader: {told['leader'] or 'nobody'}, term: {told['term']}",
+        f"Voters: {', '.join(told['voters'])}",
+    ]
+    if told["learners"]:
+        lines.append(f"Joining: {', '.join(told['learners'])}")
+    lines.append(f"Applied entries: {told['applied']}")
+    if not told["has_majority"]:
+        lines.append(
+            f"{shown['node']} has no part in a majority: start the other voters, or see "
+            "forget_cluster_node --offline"
+        )
+    return lines
+
+
 def join_cluster(run: Run) -> None:
     if "ram" in run.options and "disc" in run.options:
         raise usage("a node is of one type: --disc or --ram")
@@ -132,6 +160,11 @@ def forget_cluster_node(run: Run) -> None:
     run.banner(f"Removing node {run.word(0)} from the cluster")
     asked = {"node": run.word(0), "offline": "offline" in run.options}
     run.client.want("POST", "/warren/cluster/forget", asked)
+    if "offline" in run.options:
+        run.say(
+            f"{run.word(0)} is taken out by the next start of {run.node_name()}: say it of all "
+            "nodes that are lost, then: warrenctl start_app"
+        )
 
 
 def reset(run: Run) -> None:
@@ -173,6 +206,69 @@ def _until(run: Run, met: Callable[[], bool], otherwise: str) -> None:
         if time.monotonic() >= until_s:
             raise CtlError(TIMEOUT, f"Error:\n{otherwise}")
         time.sleep(LOOK_AGAIN_S)
+
+
+def drain(run: Run) -> None:
+    name = run.node_name()
+    run.banner(f"Will put node {name} into maintenance mode: its masters move, its clients go ...")
+    run.client.want("POST", _DRAIN, {})
+    end_s, said = time.monotonic() + float(run.options.get("timeout", AWAIT_S)), ""
+    while (shown := run.client.get(_DRAIN))["state"] == "draining":
+        text = (
+            f"{shown['masters'] - shown['masters_left']} of {shown['masters']} masters have moved"
+        )
+        if text != said:
+            said = text
+            run.banner(text)
+        if time.monotonic() >= end_s:
+            raise CtlError(TIMEOUT, f"Error:\n{said} so far; it goes on: warrenctl cluster_status")
+        time.sleep(LOOK_AGAIN_S)
+    if shown["state"] != "drained":
+        raise CtlError(SOFTWARE, f"Error:\n{name} was revived meanwhile")
+    run.say(f"Node {name} is drained: it has no clients, and gets no queues until: revive")
+    if shown["masters_left"]:
+        names = [f"'{row['name']}' in vhost '{row['vhost']}'" for row in shown["queues_left"]]
+        run.say(
+            f"{shown['masters_left']} masters stay, since no other node has their queues in full "
+            "(warrenctl sync_queue, and they follow):"
+        )
+        for line in names:
+            run.say(line)
+
+
+def revive(run: Run) -> None:
+    name = run.node_name()
+    run.banner(f"Will put node {name} back into regular operating mode ...")
+    run.client.want("POST", "/warren/cluster/revive", {})
+
+    def met() -> bool:
+        return bool(run.client.get(_DRAIN)["state"] == "in service")
+
+    _until(run, met, f"timed out while waiting: {name} is not back in service yet")
+
+
+def await_online_synchronized_mirror(run: Run) -> None:
+    name = run.node_name()
+    run.banner(f"Will wait until others have in full what node {name} has of mirrored queues ...")
+    said = ""
+
+    def met() -> bool:
+        nonlocal said
+        answer = run.client.call("GET", "/health/checks/node-is-mirror-sync-critical")
+        if answer.status == 200:
+            return True
+        text = f"{answer.value.get('count', 'some')} queues are in full on {name} only"
+        if text != said:
+            said = text
+            run.banner(text)
+        return False
+
+    _until(
+        run,
+        met,
+        f"timed out while waiting. {name} is still the only one that has some queues in full: "
+        "warrenctl check_if_node_is_mirror_sync_critical names them, sync_queue copies them",
+    )
 
 
 def await_startup(run: Run) -> None:
@@ -224,6 +320,14 @@ COMMANDS = (
     Command("force_reset", "", "The same, whatever the state of its cluster", force_reset),
     Command("stop_app", "", "Stops serving clients; the process goes on", stop_app),
     Command("start_app", "", "Serves clients again", start_app),
+    Command("drain", "", "Takes the node out of service: masters move, clients go", drain),
+    Command("revive", "", "Puts a drained node into service again", revive),
+    Command(
+        "await_online_synchronized_mirror",
+        "",
+        "Waits until no mirrored queue would lose its only full copy with this node",
+        await_online_synchronized_mirror,
+    ),
     Command("await_startup", "", "Waits for the node to start", await_startup),
     Command(
         "await_online_nodes", "<count>", "Waits for nodes to join the cluster", await_online_nodes

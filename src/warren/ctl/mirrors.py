@@ -14,6 +14,7 @@ LOOK_S, BEGIN_S = 0.5, 5.0
 COLUMNS = (
     "node",
     "role",
+    "explicit",
     "synchronised",
     "online",
     "position",
@@ -119,6 +120,52 @@ def transfer_master(run: Run) -> None:
     run.client.want("POST", f"{queue_place(run)}/actions", asked)
 
 
+def add_queue_mirror_link(run: Run) -> None:
+    name, node = run.word(0), run.word(1)
+    run.banner(f"Adding a mirror of queue '{name}' in vhost '{run.vhost}' on {node} ...")
+    place = queue_place(run)
+    run.client.want("PUT", f"{place}/mirrors/{q(node)}")
+    if "no-wait" not in run.options:
+        _wait_for_mirror(run, place, node)
+
+
+def _wait_for_mirror(run: Run, place: str, node: str) -> None:
+    """Until the node has everything. Raises CtlError where that does not come by itself."""
+    end_s = time.monotonic() + float(run.options.get("timeout", "inf"))
+    begin_s, said = time.monotonic(), ""
+    while True:
+        ring = run.client.get(f"{place}/mirrors")
+        row = next((it for it in ring["replicas"] if it["node"] == node), None)
+        if row is not None and row["synchronised"]:
+            return
+        if row is not None and not row["online"]:
+            run.banner(f"{node} is down: it gets its copy when it is back")
+            return
+        now_s = time.monotonic()
+        if row is not None and row["sync"] is not None:
+            begin_s = now_s
+            if (progress := _progress(row)) != said:
+                said = progress
+                run.banner(f"{node}: {progress}")
+        if now_s >= end_s:
+            raise CtlError(
+                TIMEOUT, f"Error:\n{node} has not got everything in time: warrenctl mirrors"
+            )
+        if now_s - begin_s > BEGIN_S and row is not None:
+            raise CtlError(
+                BAD_DATA,
+                f"Error:\n{node} has a mirror, and nothing is copied to it: "
+                f"warrenctl sync_queue '{run.word(0)}'",
+            )
+        time.sleep(LOOK_S)
+
+
+def remove_queue_mirror_link(run: Run) -> None:
+    name, node = run.word(0), run.word(1)
+    run.banner(f"Removing the mirror of queue '{name}' in vhost '{run.vhost}' on {node} ...")
+    run.client.want("DELETE", f"{queue_place(run)}/mirrors/{q(node)}")
+
+
 COMMANDS = (
     Command("mirrors", "<queue>", "Shows the ring of a queue: who has what", mirrors),
     Command("explain", "<queue>", "Says what would follow from the loss of each node", explain),
@@ -130,6 +177,19 @@ COMMANDS = (
         {"no-wait": False},
     ),
     Command("cancel_sync_queue", "<queue>", "Stops synchronising a queue", cancel_sync_queue),
+    Command(
+        "add_queue_mirror_link",
+        "<queue> <node>",
+        "Has a mirror of a queue on a node, whatever its policy, and waits until it has everything",
+        add_queue_mirror_link,
+        {"no-wait": False},
+    ),
+    Command(
+        "remove_queue_mirror_link",
+        "<queue> <node>",
+        "Leaves it to the policy again whether a node has a mirror of a queue",
+        remove_queue_mirror_link,
+    ),
     Command(
         "transfer_master",
         "<queue> <node>",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import time
 from typing import Any
 
@@ -37,6 +38,24 @@ def rebalance(run: Run) -> None:
         run.table(answer, ("vhost", "name", "source", "target"))
         return
     _print_result(run, _wait(run))
+
+
+def spread(run: Run) -> None:
+    pattern = run.word(0)
+    run.banner(f"Spreading the masters of queues '{pattern}' in vhost '{run.vhost}' ...")
+    order: dict[str, Any] = {
+        "strategy": "even",
+        "queue_pattern": pattern,
+        "vhost_pattern": f"^{re.escape(run.vhost)}$",
+    }
+    if "dry-run" in run.options:
+        order["dry_run"] = True
+        run.table(run.client.want("POST", PLACE, order), ("vhost", "name", "source", "target"))
+        return
+    run.client.want("POST", PLACE, order)
+    shown = _wait(run)
+    run.say(f"{shown.get('moved', 0)} of {shown.get('planned', 0)} masters have moved")
+    _check_failures(shown)
 
 
 def _order(run: Run) -> dict[str, Any]:
@@ -90,6 +109,10 @@ def _wait(run: Run) -> dict[str, Any]:
 def _print_result(run: Run, shown: dict[str, Any]) -> None:
     counts = [(row["name"], row["masters"]) for row in shown.get("nodes", ())]
     run.table([dict(zip(COLUMNS, row, strict=True)) for row in counts], COLUMNS)
+    _check_failures(shown)
+
+
+def _check_failures(shown: dict[str, Any]) -> None:
     if shown.get("failed"):
         reasons = [f"{row['name']}: {row['reason']}" for row in shown["failures"]]
         raise CtlError(
@@ -113,5 +136,12 @@ COMMANDS = (
             "vhost-pattern": True,
             "queue-pattern": True,
         },
+    ),
+    Command(
+        "spread",
+        "<pattern>",
+        "Spreads the masters of matching queues evenly, only onto synchronised mirrors",
+        spread,
+        {"dry-run": False},
     ),
 )

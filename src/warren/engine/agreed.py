@@ -31,6 +31,7 @@ from warren.engine.metadata_format import (
     unpack,
 )
 from warren.engine.metadata_restore import restore, restoring
+from warren.engine.mirror_links import remove_links_to
 from warren.model.errors import Postponed
 
 if TYPE_CHECKING:
@@ -304,21 +305,24 @@ class AgreedKeeper(MetadataKeeper):
 
     def forget_transient(self, index: int, node: str) -> None:
         """A node is gone: so are its queues that do not outlive it."""
-        self._forget_queues(index, node, lambda queue: not queue.declaration.durable)
+        self._forget_queues(index, node, False)
 
     def forget_all_of(self, index: int, node: str) -> None:
         """A node will not come back: its queues are gone for good."""
-        self._forget_queues(index, node, lambda _queue: True)
+        self._forget_queues(index, node, True)
 
-    def _forget_queues(self, index: int, node: str, goes: Callable[[AmqpQueue], bool]) -> None:
+    def _forget_queues(self, index: int, node: str, is_for_ever: bool) -> None:
         if index <= self.applied:
             return
         with self.applying():
             self.applied = index
             for vhost in list(self._engine.vhosts.values()):
                 for queue in list(vhost.queues.values()):
-                    if queue.home == node and goes(queue):
+                    goes = is_for_ever or not queue.declaration.durable
+                    if queue.home == node and goes:
                         self._engine.remove_queue(queue)
+            if is_for_ever:
+                remove_links_to(self._engine, node)
 
     # -- images ------------------------------------------------------------------------------------
 

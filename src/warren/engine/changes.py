@@ -74,6 +74,12 @@ class Changes:
     def queue_removed(self, queue: AmqpQueue) -> None:
         """A queue is about to go, with the bindings it still has."""
 
+    def mirror_link_added(self, vhost: VHost, queue: str, node: str) -> None:
+        """An operator wants a replica of a queue on a node."""
+
+    def mirror_link_removed(self, vhost: VHost, queue: str, node: str) -> None:
+        """An operator does not want it any more."""
+
     def binding_added(
         self, vhost: VHost, exchange: Exchange, binding: Binding, target: Any
     ) -> None:

@@ -14,7 +14,10 @@ class ClusterPort(Protocol):
     """The other nodes, as far as queues are concerned."""
 
     def living_nodes(self) -> Sequence[str]:
-        """The names of the nodes that can be the home of a new queue, sorted, with this one."""
+        """The names of the nodes that are there, sorted, with this one."""
+
+    def nodes_in_service(self) -> Sequence[str]:
+        """Those that can be the home of a new queue: not the ones that operators have drained."""
 
     def make_remote(self, *arguments: Any) -> AmqpQueue:
         """What stands for a queue whose home is another node; arguments as AmqpQueue's."""

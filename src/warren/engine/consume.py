@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from warren.engine import remote_consume
+from warren.engine import remote_consume, shards
 from warren.engine.direct_reply import new_address
 from warren.engine.errands import take_errand
 from warren.engine.opening import until_open
 from warren.engine.queues import check_exclusive, drop_unused, touch
+from warren.engine.shard_members import SHARD_OF, drop, take_others
 from warren.model.errors import NotAllowed, PreconditionFailed
 from warren.model.message import Message
 from warren.model.queue_arguments import amqp_type_name, queue_text
@@ -41,6 +42,7 @@ def consume(
     if name == DIRECT_REPLY_TO:
         return _consume_replies(engine, channel, tag, no_ack)
     connection = channel.connection
+    name, arguments = shards.choose_first(engine, connection, name, exclusive, arguments, errand)
     queue: AmqpQueue = connection.vhost.queue(name)
     engine.check_access(connection, "queue", name, "read")
     engine.check_owner(connection, queue)
@@ -100,6 +102,14 @@ def start_consumer(engine: Engine, consumer: Consumer) -> None:
     queue: AmqpQueue | None = consumer.queue
     if queue is None:
         return
+    start_member(engine, consumer)
+    if SHARD_OF in consumer.arguments:
+        shards.attach_others(engine, consumer.channel, consumer.tag)
+
+
+def start_member(engine: Engine, consumer: Consumer) -> None:
+    """Deliveries of one queue may begin."""
+    queue: Any = consumer.queue
     queue.had_consumers = True
     queue.add_consumer(consumer, consumer.exclusive)
     engine.emit("consumer.created", vhost=queue.vhost.name, queue=queue.name, tag=consumer.tag)
@@ -114,10 +124,16 @@ def cancel(engine: Engine, channel: Channel, tag: str) -> None:
         if consumer.queue is not None and consumer.queue.is_remote:
             remote_consume.cancel(engine, consumer.queue, consumer, errand)
         del channel.consumers[tag]
-        queue = _detach(engine, consumer, is_off=True)
-        if queue is not None:
-            queue.run(engine.clock.now_ms())
-            delete_if_unused(engine, queue)
+        _leave(engine, consumer, is_off=True)
+        for member in take_others(channel, tag):
+            _leave(engine, member)
+
+
+def _leave(engine: Engine, consumer: Consumer, is_off: bool = False) -> None:
+    queue = _detach(engine, consumer, is_off)
+    if queue is not None:
+        queue.run(engine.clock.now_ms())
+        delete_if_unused(engine, queue)
 
 
 def _detach(engine: Engine, consumer: Consumer, is_off: bool = False) -> Any:
@@ -165,8 +181,8 @@ def cancel_consumers(engine: Engine, queue: Any) -> None:
         consumer.cancel()
         if queue.is_remote:
             remote_consume.detach(engine, queue, number)
-        consumer.channel.consumers.pop(consumer.tag, None)
-        engine.later(partial(_tell_when_written, engine, consumer))
+        if drop(consumer):
+            engine.later(partial(_tell_when_written, engine, consumer))
 
 
 def _tell_when_written(engine: Engine, consumer: Consumer, _now_ms: int) -> None:

@@ -20,6 +20,7 @@ from warren.engine import (
     alarms,
     connections,
     exchanges,
+    mirror_links,
     parameters,
     placing,
     policies,
@@ -173,6 +174,7 @@ class Engine:
     check_owner = queues.check_owner
     consume = consuming.consume
     start_consumer = consuming.start_consumer
+    start_member = consuming.start_member
     cancel = consuming.cancel
     cancel_consumers = consuming.cancel_consumers
     tell_cancelled = consuming.tell_cancelled
@@ -205,6 +207,8 @@ class Engine:
     govern_exchange = policies.govern_exchange
     set_policy = policies.set_policy
     clear_policy = policies.clear_policy
+    add_mirror_link = mirror_links.add_mirror_link
+    remove_mirror_link = mirror_links.remove_mirror_link
     set_parameter = parameters.set_parameter
     clear_parameter = parameters.clear_parameter
     set_global_parameter = parameters.set_global_parameter

@@ -63,6 +63,8 @@ class Homes:
         self._waiting: dict[str, list[_Request]] = {}
         #: Node -> its incarnation and whether it is alive, as all nodes agree.
         self._nodes: Mapping[str, tuple[int, bool]] = {}
+        #: Nodes that operators have taken out of service.
+        self.drained: frozenset[str] = frozenset()
         #: What gateways on other nodes have sent, by node and incarnation.
         self._records: dict[str, tuple[int, GatewayRecord]] = {}
         #: Number of a queue that moves, and is here -> the number of the newest publish to it by
@@ -78,6 +80,9 @@ class Homes:
 
     def living_nodes(self) -> Sequence[str]:
         return sorted(name for name, (_, alive) in self._nodes.items() if alive)
+
+    def nodes_in_service(self) -> Sequence[str]:
+        return [name for name in self.living_nodes() if name not in self.drained]
 
     def pick(self, count: int) -> int:
         return self._pick(count)

@@ -259,6 +259,8 @@ class MetadataKeeper(Changes):
             if queue.queue_id:
                 self._gone.append(queue)
             self._forget_bindings_to(vhost, "queue", name, queue.sources)
+            for node in vhost.mirror_links.get(name, ()):
+                self._tables[Kind.MIRROR_LINK].pop((vhost.name, name, node), None)
         elif kind is Kind.EXCHANGE:
             vhost, name = self._place(key)
             exchange = vhost.exchanges[name]
@@ -429,6 +431,14 @@ class MetadataKeeper(Changes):
     def queue_removed(self, queue: AmqpQueue) -> None:
         key = (queue.vhost.name, queue.name)
         self._delete(Kind.QUEUE, key, key)
+
+    def mirror_link_added(self, vhost: VHost, queue: str, node: str) -> None:
+        key = (vhost.name, queue, node)
+        self._put(Kind.MIRROR_LINK, key, key, {})
+
+    def mirror_link_removed(self, vhost: VHost, queue: str, node: str) -> None:
+        key = (vhost.name, queue, node)
+        self._delete(Kind.MIRROR_LINK, key, key)
 
     def binding_added(
         self, vhost: VHost, exchange: Exchange, binding: Binding, target: Any

@@ -51,6 +51,7 @@ class Kind(StrEnum):
     GLOBAL_PARAMETER = "global_parameter"
     EXCHANGE = "exchange"
     QUEUE = "queue"
+    MIRROR_LINK = "mirror_link"
     BINDING = "binding"
 
 
@@ -68,6 +69,8 @@ _KEY_PARTS = {
     Kind.GLOBAL_PARAMETER: 1,
     Kind.EXCHANGE: 2,
     Kind.QUEUE: 2,
+    # virtual host, queue, node
+    Kind.MIRROR_LINK: 3,
     # virtual host, source, kind and name of the destination, routing key, arguments
     Kind.BINDING: 6,
 }

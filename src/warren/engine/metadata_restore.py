@@ -183,6 +183,10 @@ def number_queue(queue: AmqpQueue, number: int) -> None:
         queue.durable = True
 
 
+def _put_mirror_link(engine: Engine, change: Change) -> None:
+    engine.add_mirror_link(*change.names)
+
+
 def _put_binding(engine: Engine, change: Change) -> None:
     vhost, binding = engine.vhost(change.names[0]), _binding(change)
     source = vhost.exchange(binding.source)
@@ -242,6 +246,10 @@ def _delete_queue(engine: Engine, change: Change) -> None:
     engine.remove_queue(vhost.known_queue(name))
 
 
+def _delete_mirror_link(engine: Engine, change: Change) -> None:
+    engine.remove_mirror_link(*change.names)
+
+
 def _delete_binding(engine: Engine, change: Change) -> None:
     vhost, binding = engine.vhost(change.names[0]), _binding(change)
     if not engine.remove_binding(vhost, vhost.exchange(binding.source), binding):
@@ -262,6 +270,7 @@ _PUT: dict[Kind, _Act] = {
     Kind.GLOBAL_PARAMETER: _put_global_parameter,
     Kind.EXCHANGE: _put_exchange,
     Kind.QUEUE: _put_queue,
+    Kind.MIRROR_LINK: _put_mirror_link,
     Kind.BINDING: _put_binding,
 }
 _DELETE: dict[Kind, _Act] = {
@@ -276,5 +285,6 @@ _DELETE: dict[Kind, _Act] = {
     Kind.GLOBAL_PARAMETER: _delete_global_parameter,
     Kind.EXCHANGE: _delete_exchange,
     Kind.QUEUE: _delete_queue,
+    Kind.MIRROR_LINK: _delete_mirror_link,
     Kind.BINDING: _delete_binding,
 }

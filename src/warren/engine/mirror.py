@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from warren.cluster import metadata_commands as commands
 from warren.engine import moving
 from warren.engine.cursors import resume_cursors
+from warren.engine.mirror_links import links_of
 from warren.replication import effects
 from warren.replication.core import NEVER_MS
 from warren.replication.lineage import Lineage
@@ -100,11 +101,17 @@ class Mirror:
         settings.min_in_sync = effective.ha_min_in_sync
         settings.max_lag_ms = effective.ha_max_lag
         was_automatic = settings.sync_automatically
-        settings.sync_automatically = effective.ha_sync_mode == "automatic"
+        settings.sync_automatically = self._syncs_by_itself(effective)
         settings.sync_strategy = effective.ha_sync_strategy
         self.batch_messages = effective.ha_sync_batch_size
         if self.replica is not None:
             self.replica.settings_changed(settings.sync_automatically and not was_automatic)
+
+    def _syncs_by_itself(self, effective: EffectiveArguments) -> bool:
+        """Where no policy says otherwise, whom an operator wants to have it gets what there is."""
+        if effective.ha_mode is None and links_of(self.queue):
+            return True
+        return effective.ha_sync_mode == "automatic"
 
     def view_changed(self, view: View, registered: bool) -> None:
         """The cluster has agreed on who holds the queue."""

@@ -285,11 +285,14 @@ class Mirrors:
     def hand_over_all(self) -> int:
         """This node is about to stop: others become masters where they can; how many must."""
         here, count = self.engine.settings.node_name, 0
+        cluster = self.engine.cluster
+        in_service = frozenset(() if cluster is None else cluster.nodes_in_service())
         for mirror in self.mastered():
             view = mirror.view
             heirs = [] if view is None else [name for name in view.in_sync if name != here]
             if heirs:
-                mirror.hand_over(heirs[0])
+                # The oldest, one that is drained only if there is no other.
+                mirror.hand_over(min(heirs, key=lambda name: name not in in_service))
                 count += 1
         return count
 

@@ -57,6 +57,10 @@ def rehome(engine: Engine, remote: Any, home: str | None, planned: bool = False)
         return
     before = remote.home
     if home == engine.settings.node_name:
+        if (planned or was_handed_over(engine, remote.number, before)) and remote.following:
+            # The home before lets go of it, perhaps before the copy here serves: what clients hold
+            # stays with them, and what they settle meanwhile is settled here.
+            remote.begin_adoption()
         _set_home(engine, remote, home)
         remote.follow(remote.gateway, holding=True)
         homes.queue_moved(remote, before)
@@ -68,7 +72,9 @@ def rehome(engine: Engine, remote: Any, home: str | None, planned: bool = False)
     if planned and remote.following and remote.gateway is not gateway:
         _follow_planned(engine, remote, home)
         return
-    consumers = _leave(engine, remote) if remote.gateway is not gateway else []
+    # One that was about to be here, and is where it was: that home has let go of it all.
+    is_back = remote.holding and remote.adopting
+    consumers = _leave(engine, remote) if remote.gateway is not gateway or is_back else []
     _set_home(engine, remote, home)
     remote.pause_ms = 0
     remote.follow(gateway)

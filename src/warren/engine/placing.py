@@ -23,7 +23,7 @@ def choose_home(
     here = engine.settings.node_name
     if engine.cluster is None or declaration.exclusive:
         return here
-    nodes = engine.cluster.living_nodes() or [here]
+    nodes = engine.cluster.nodes_in_service() or engine.cluster.living_nodes() or [here]
     listed = effective.ha_params if isinstance(effective.ha_params, tuple) else ()
     if found := [name for name in listed if name in nodes]:
         # Elsewhere its master would have to move there at once.
@@ -31,7 +31,7 @@ def choose_home(
     locator = effective.queue_master_locator or engine.settings.queue_master_locator
     if locator == "random":
         return nodes[engine.cluster.pick(len(nodes))]
-    if locator == "min-masters":
+    if locator == "min-masters" or here not in nodes:
         return min(nodes, key=lambda node: (engine.queues_at[node], node != here, node))
     return here
 

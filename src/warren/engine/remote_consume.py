@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.errands import Undone, memo_of
+from warren.engine.shard_members import drop
 from warren.gateway.errors import LinkLostError, MovedError
 from warren.gateway.messages import decode_message
 from warren.model.errand import Errand
@@ -214,8 +215,8 @@ def get(
 def consumer_lost(engine: Engine, consumer: Consumer) -> None:
     """The home is gone, or does not take the consumer back: its client is told."""
     consumer.cancel()
-    consumer.channel.consumers.pop(consumer.tag, None)
-    engine.tell_cancelled(consumer)
+    if drop(consumer):
+        engine.tell_cancelled(consumer)
 
 
 def attach_again(engine: Engine, queue: Any, consumer: Consumer, number: int) -> None:

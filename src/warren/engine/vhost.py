@@ -36,6 +36,8 @@ class VHost:
         self.queues: dict[str, AmqpQueue] = {}
         self.policies: dict[str, Policy] = {}
         self.operator_policies: dict[str, Policy] = {}
+        #: Queue -> the nodes that are to have a replica of it besides those of its policy.
+        self.mirror_links: dict[str, tuple[str, ...]] = {}
         self.tracing = False
         #: That something cannot be traced is said once.
         self.trace_fault_logged = False

@@ -248,6 +248,8 @@ cdef class Gateway(Stream):
         self.port.commit(n)
         for i in range(0, n, NUMBER_BYTES):
             queue = self.followers.get(load32(p + i))
+            if queue is not None and queue.holding and queue.adopting:
+                continue  # It was handed over to this node, which takes over what is out.
             if queue is not None:
                 queue.forget_out()
                 if self.on_dropped_queue is not None:

@@ -45,6 +45,24 @@ class MemberStatus:
     #: Short resources: `memory`, `disk`.
     alarms: Sequence[str] = ()
     listeners: Sequence[ListenerFacts] = ()
+    #: An operator has taken it out of service.
+    is_drained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementStatus:
+    """What the node knows of the agreement on metadata."""
+
+    #: None: nobody leads, or nobody that can be heard.
+    leader: str | None
+    term: int
+    #: The nodes whose majority decides, and those that only listen so far.
+    voters: Sequence[str]
+    learners: Sequence[str] = ()
+    #: The last entry that is carried out here.
+    applied: int = 0
+    #: Whether the node has a part in a majority, and has caught up with it.
+    is_ready: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +78,21 @@ class ClusterStatus:
     members: Sequence[MemberStatus]
     #: By node: those that it cannot reach.
     partitions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: None for a node by itself, which has nobody to agree with.
+    agreement: AgreementStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrainStatus:
+    """How far a node is that is taken out of service."""
+
+    state: Literal["in service", "draining", "drained"]
+    #: Masters of mirrored queues that it had at the beginning, and has still.
+    planned: int = 0
+    left: int = 0
+    #: Some of those: virtual host and name.
+    left_queues: Sequence[tuple[str, str]] = ()
+    connections: int = 0
 
 
 class ClusterControl(Protocol):
@@ -85,6 +118,15 @@ class ClusterControl(Protocol):
 
     async def start_app(self) -> None:
         """Undo that."""
+
+    async def drain(self) -> None:
+        """Take this node out of service: returns when all nodes know it, and the work begins."""
+
+    async def revive(self) -> None:
+        """Put it into service again."""
+
+    def drain_status(self) -> DrainStatus:
+        """How far that is."""
 
     async def set_name(self, name: str) -> None:
         """Rename the cluster."""

@@ -161,6 +161,12 @@ class Context:
                     if actor is not None:
                         actor.errand = later.errand
 
+    def drained_nodes(self) -> frozenset[str]:
+        """Those that operators have taken out of service."""
+        control = self.cluster_control()
+        members = () if control is None else control.status().members
+        return frozenset(member.name for member in members if member.is_drained)
+
     @property
     def node_name(self) -> str:
         return self.engine.settings.node_name

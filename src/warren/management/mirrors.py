@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from warren.engine.mirror_links import links_of
+
 if TYPE_CHECKING:
     from warren.cluster.metadata import View
     from warren.engine.amqp_queue import AmqpQueue
@@ -72,6 +74,7 @@ def mirror_fields(engine: Engine, queue: AmqpQueue) -> Shown:
         "mirror_nodes": mirrors,
         "synchronised_mirror_nodes": in_sync,
         "recoverable_slaves": [name for name in replicas if name != view.master],
+        "explicit_mirror_nodes": list(links_of(queue)),
     }
     copies = _copies(view, described(engine, queue)).values()
     if copies:
@@ -118,7 +121,10 @@ def show_ring(engine: Engine, queue: AmqpQueue) -> Shown:
         "commit": told.get("commit"),
         "last": told.get("last"),
         "replicas": [
-            _show_replica(view, name, living(engine), told, engine.clock.now_ms())
+            {
+                **_show_replica(view, name, living(engine), told, engine.clock.now_ms()),
+                "explicit": name in links_of(queue),
+            }
             for name in _in_order(view)
         ],
         "explain": explain(view, queue),
@@ -147,6 +153,7 @@ def _alone(engine: Engine, queue: AmqpQueue) -> Shown:
                 "lag_messages": 0,
                 "lag_bytes": 0,
                 "sync": None,
+                "explicit": False,
             }
         ],
         "explain": [
@@ -209,7 +216,7 @@ def _show_copy(copy: Shown, now_ms: int) -> Shown:
 def explain(view: View, queue: AmqpQueue) -> list[str]:
     """What would follow from the loss of each replica, and what holds the queue up now."""
     if view.master is None:
-        return _explain_down(view, queue)
+        return [*_explain_down(view, queue), *_explain_links(queue)]
     said = _explain_shortage(view, queue)
     others = [name for name in view.in_sync if name != view.master]
     if others:
@@ -233,7 +240,15 @@ def explain(view: View, queue: AmqpQueue) -> list[str]:
     said += [f"{name} is wanted, and down" for name in absent]
     leaving = [name for name in view.in_sync if name not in view.wanted]
     said += [f"{name} goes as soon as a wanted replica is synchronised" for name in leaving]
-    return said
+    return said + _explain_links(queue)
+
+
+def _explain_links(queue: AmqpQueue) -> list[str]:
+    return [
+        f"{name} has a replica because an operator wants it, whatever the policy is "
+        "(remove_queue_mirror_link ends that)"
+        for name in links_of(queue)
+    ]
 
 
 def _explain_shortage(view: View, queue: AmqpQueue) -> list[str]:

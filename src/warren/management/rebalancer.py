@@ -235,12 +235,13 @@ class Rebalancer:
         return sorted({self._context.node_name, *(() if peers is None else peers.running())})
 
     async def _all_facts(self) -> dict[str, NodeFacts]:
-        """By node; one that does not answer takes no part."""
+        """By node; one that does not answer, or is drained, takes no part."""
         here, peers = self._context.node_name, self._context.peers
-        found = {here: self.facts()}
+        drained = self._context.drained_nodes()
+        found = {} if here in drained else {here: self.facts()}
         if peers is None:
             return found
-        names = [name for name in self._candidates() if name != here]
+        names = [it for it in self._candidates() if it != here and it not in drained]
         what = Question("GET", "/rebalance/facts")
         answers = await asyncio.gather(
             *(peers.ask(name, what) for name in names), return_exceptions=True

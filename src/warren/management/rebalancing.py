@@ -8,6 +8,8 @@ Masters move only to mirrors that have everything, each at most once. What a str
 - `min-connections`: the clients of a node; each master counts as one of them, since it draws some.
 - `round-robin`: by name, one queue to each node in turn.
 - `random`: any node.
+- `even`: the number of masters, until no two nodes differ by more than one; `spread` uses it. Where
+  no master can go from the fullest node to the emptiest at once, others make room in between.
 """
 
 from __future__ import annotations
@@ -163,11 +165,48 @@ def _anywhere(
     return moves
 
 
+def _evenly(
+    queues: Sequence[MirroredQueue], nodes: Mapping[str, int], _dice: random.Random
+) -> list[Move]:
+    places = {queue: queue.master for queue in queues}
+    while (path := _way_down(places, frozenset(nodes))) is not None:
+        places.update(path)
+    return [_move(queue, place) for queue, place in places.items() if place != queue.master]
+
+
+def _way_down(places: Mapping[MirroredQueue, str], nodes: frozenset[str]) -> _Way | None:
+    """Queues that go each to the next node: the first node has one less then, the last one more.
+
+    A master may be on a node that takes no part, which is to have nothing.
+    """
+    counts = Counter(dict.fromkeys(nodes, 0))
+    counts.update(places.values())
+    at: dict[str, list[MirroredQueue]] = {}
+    for queue, place in places.items():
+        at.setdefault(place, []).append(queue)
+    for source in sorted(at, key=lambda name: (name in nodes, -counts[name], name)):
+        most = counts[source] - 2 if source in nodes else len(places)
+        ways: dict[str, _Way] = {source: {}}
+        waiting = [source]
+        for place in waiting:
+            for queue in at.get(place, ()):
+                for target in (queue.master, *queue.heirs):
+                    if target in ways or target not in nodes:
+                        continue
+                    ways[target] = {**ways[place], queue: target}
+                    if counts[target] <= most:
+                        return ways[target]
+                    waiting.append(target)
+    return None
+
+
+_Way = dict[MirroredQueue, str]
 _PLANNERS = {
     "min-masters": _by_masters,
     "min-messages": _by_messages,
     "min-connections": _by_connections,
     "round-robin": _in_turn,
     "random": _anywhere,
+    "even": _evenly,
 }
 STRATEGIES = tuple(_PLANNERS)

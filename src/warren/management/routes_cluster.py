@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
-from warren.management.call import Answer, Call, Route, field_of
-from warren.management.cluster_control import ClusterControl, MemberStatus, NodeType
+from warren.management.call import Answer, Call, Reply, Route, field_of
+from warren.management.cluster_control import (
+    AgreementStatus,
+    ClusterControl,
+    MemberStatus,
+    NodeType,
+)
 from warren.management.errors import bad_request
 
 if TYPE_CHECKING:
@@ -38,6 +43,7 @@ def _show_member(member: MemberStatus) -> dict[str, Any]:
         "type": member.node_type,
         "os_pid": member.os_pid,
         "role": member.role,
+        "being_drained": member.is_drained,
         "product": member.product,
         "version": member.version,
         "runtime": member.runtime,
@@ -56,6 +62,20 @@ async def get_cluster_status(call: Call) -> Answer:
         "app_running": status.is_app_running,
         "nodes": [_show_member(member) for member in status.members],
         "partitions": {node: list(others) for node, others in status.partitions.items()},
+        "agreement": _show_agreement(status.agreement),
+    }
+
+
+def _show_agreement(agreement: AgreementStatus | None) -> dict[str, Any] | None:
+    if agreement is None:
+        return None
+    return {
+        "leader": agreement.leader,
+        "term": agreement.term,
+        "voters": list(agreement.voters),
+        "learners": list(agreement.learners),
+        "applied": agreement.applied,
+        "has_majority": agreement.is_ready,
     }
 
 
@@ -97,6 +117,30 @@ async def stop_app(call: Call) -> Answer:
 async def start_app(call: Call) -> Answer:
     """Let clients in again."""
     await _control(call).start_app()
+    return None
+
+
+async def drain(call: Call) -> Answer:
+    """Take this node out of service; answered when that has begun."""
+    await _control(call).drain()
+    return Reply(202)
+
+
+async def get_drain(call: Call) -> Answer:
+    """How far this node is with that: masters that have moved and stay, clients that are left."""
+    status = _control(call).drain_status()
+    return {
+        "state": status.state,
+        "masters": status.planned,
+        "masters_left": status.left,
+        "queues_left": [{"vhost": vhost, "name": name} for vhost, name in status.left_queues],
+        "connections": status.connections,
+    }
+
+
+async def revive(call: Call) -> Answer:
+    """Put this node into service again."""
+    await _control(call).revive()
     return None
 
 
@@ -142,6 +186,9 @@ ROUTES = (
     Route("POST", "/warren/cluster/reset", "administrator", reset_node),
     Route("POST", "/warren/cluster/stop_app", "administrator", stop_app),
     Route("POST", "/warren/cluster/start_app", "administrator", start_app),
+    Route("POST", "/warren/cluster/drain", "administrator", drain),
+    Route("GET", "/warren/cluster/drain", "monitor", get_drain),
+    Route("POST", "/warren/cluster/revive", "administrator", revive),
     Route("GET", "/warren/links", "administrator", get_links),
     Route("PUT", "/warren/links/{peer}", "administrator", put_link),
 )

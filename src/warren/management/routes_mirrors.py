@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from warren.management.across import at_home, proxied
-from warren.management.call import Answer, Call, Route, field_of
+from warren.management.call import Answer, Call, Reply, Route, field_of
 from warren.management.errors import ApiError, bad_request
+from warren.management.mirror_links import check_new_link, check_old_link
 from warren.management.mirrors import (
     is_sync_critical,
     position_of,
@@ -61,6 +62,24 @@ async def queue_action(call: Call) -> Answer:
     return None
 
 
+async def add_mirror(call: Call) -> Answer:
+    """Have a mirror of a queue on a node, whatever its policy; answered when all nodes know it."""
+    context, queue, node = call.context, call.queue(), call.path["node"]
+    check_new_link(context, queue, node)
+    where = (queue.vhost.name, queue.name, node)
+    await context.agree(lambda: context.engine.add_mirror_link(*where))
+    return Reply(201)
+
+
+async def remove_mirror(call: Call) -> Answer:
+    """Leave it to the policy of a queue again whether a node has a mirror."""
+    context, queue, node = call.context, call.queue(), call.path["node"]
+    check_old_link(context.engine, queue, node)
+    where = (queue.vhost.name, queue.name, node)
+    await context.agree(lambda: context.engine.remove_mirror_link(*where))
+    return None
+
+
 async def check_sync_critical(call: Call) -> Answer:
     """Whether mirrored queues of this node have no other synchronised replica."""
     engine, pace = call.context.engine, Pace()
@@ -89,6 +108,8 @@ async def check_sync_critical(call: Call) -> Answer:
 
 ROUTES = (
     Route("GET", "/queues/{vhost}/{name}/mirrors", "vhost", get_mirrors),
+    Route("PUT", "/queues/{vhost}/{name}/mirrors/{node}", "policymaker", add_mirror),
+    Route("DELETE", "/queues/{vhost}/{name}/mirrors/{node}", "policymaker", remove_mirror),
     Route("POST", "/queues/{vhost}/{name}/actions", "policymaker", queue_action),
     Route("GET", "/health/checks/node-is-mirror-sync-critical", "user", check_sync_critical),
 )

@@ -52,7 +52,8 @@ async def list_nodes(call: Call) -> Answer:
         rows += [row for answer in found.values() for row in answer]
         known = {row["name"] for row in rows}
         names = {*call.context.peers.running(), *call.context.peers.down()}
-        rows += [show_absent_node(name) for name in names if name not in known]
+        drained = call.context.drained_nodes()
+        rows += [show_absent_node(name, name in drained) for name in names if name not in known]
         rows.sort(key=lambda row: str(row["name"]))
     return await answer_list(call, rows, lambda row: row, lambda row: str(row["name"]))
 
@@ -83,7 +84,8 @@ async def get_node(call: Call) -> Answer:
     other = _is_other(call)
     if other is not None:
         if call.context.peers is not None and other in call.context.peers.down():
-            return await answer_one(call, show_absent_node(other))
+            drained = call.context.drained_nodes()
+            return await answer_one(call, show_absent_node(other, other in drained))
         return await proxied(call, other)
     shown = _own_node(call)
     if call.flag("memory"):

@@ -11,13 +11,13 @@ _SUMS = ("message_stats", "churn_rates", "queue_totals")
 _OWN_OBJECTS = ("channels", "connections", "consumers")
 
 
-def show_absent_node(name: str) -> Shown:
+def show_absent_node(name: str, drained: bool = False) -> Shown:
     """A node that is down or does not answer."""
     return {
         "name": name,
         "type": "disc",
         "running": False,
-        "being_drained": False,
+        "being_drained": drained,
         "partitions": [],
         "mem_used": 0,
     }

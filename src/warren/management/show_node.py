@@ -208,7 +208,7 @@ def show_node(context: Context, spans: Spans = NO_SPANS) -> Shown:
         "name": context.node_name,
         "running": True,
         "type": "disc",
-        "being_drained": False,
+        "being_drained": context.node_name in context.drained_nodes(),
     }
     for column, name in enumerate(NODE_COLUMNS):
         shown[name] = row[column]

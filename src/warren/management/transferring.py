@@ -48,6 +48,8 @@ def _check_successor(context: Context, queue: AmqpQueue, node: str) -> None:
     view = view_of(context.engine, queue)
     if view is None:
         raise bad_request("not_mirrored")
+    if node in context.drained_nodes():
+        raise bad_request(f"{node} is drained, so it gets no masters: warrenctl -n {node} revive")
     others = [name for name in view.in_sync if name != view.master]
     if node == view.master:
         raise bad_request(f"{node} is the master of queue '{queue.name}' already")

@@ -23,6 +23,7 @@ from warren.cluster.member_settings import MemberSettings
 from warren.cluster.raft.effects import Persist, Role
 from warren.cluster.raft.types import Stored
 from warren.cluster.raft_storage import RaftStorageError
+from warren.cluster.survivors import NobodyLeftError, without
 from warren.model.errand import Errand
 from warren.node.agreement_files import AgreementFiles
 from warren.node.errors import RefusedError, StartError
@@ -116,6 +117,8 @@ class AgreementConfig:
     data_dir: Path | None = None
     #: The node has no messages of earlier lives.
     fresh: bool = False
+    #: Nodes that an operator has given up, when there is no majority without them.
+    lost: tuple[str, ...] = ()
     settings: MemberSettings = field(default_factory=MemberSettings)
 
 
@@ -208,9 +211,28 @@ class Agreement:
                     raise StartError(f"{config.node} is not among the nodes of its own cluster")
                 stored = _first(config)
                 self._storage.create(stored)
+            elif config.lost:
+                stored = self._without_lost(stored)
         except RaftStorageError as error:
             raise StartError(f"the log of the agreement: {error}") from error
         return stored
+
+    def _without_lost(self, stored: Stored) -> Stored:
+        """An operator has decided that nodes are lost for good."""
+        try:
+            left = without(stored, self.config.lost)
+        except NobodyLeftError as error:
+            raise StartError(f"the log of the agreement: {error}") from error
+        if left is not stored:
+            self._log.warning(
+                "taken out of the agreement, by an operator: %s", ", ".join(self.config.lost)
+            )
+            base = (left.base_index, left.base_term)
+            first = left.base_index + 1
+            self._storage.save(
+                [Persist(0, left.hard_state, first, left.entries, left.snapshot, *base)]
+            )
+        return left
 
     # -- life
 
@@ -310,6 +332,10 @@ class Agreement:
     def forget(self, node: str) -> Errand:
         """Let a node that is down go for ever."""
         return self._errand(self.member.forget(node))
+
+    def drain(self, node: str, drained: bool) -> Errand:
+        """Take a node out of service, or put it into it again."""
+        return self._errand(self.member.drain(node, drained))
 
     def _errand(self, ticket: int) -> Errand:
         errand = self._errands[ticket] = Errand()
@@ -429,7 +455,10 @@ class Agreement:
     def _nodes_changed(self, effect: effects.NodesChanged) -> None:
         if effect.node:
             self._log.info("node %s is %s", effect.node, effect.what.value)
-            self._definitions.happened(f"node.{effect.what.value}", node=effect.node)
+            what = effect.what.value
+            if effect.what is effects.Change.DRAINED and not effect.table[effect.node].drained:
+                what = "revived"
+            self._definitions.happened(f"node.{what}", node=effect.node)
         self._definitions.nodes_changed(effect)
 
     def _cluster_known(self, effect: effects.ClusterKnown) -> None:

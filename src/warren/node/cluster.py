@@ -36,8 +36,10 @@ from warren.net.peers.owner import PeerOwner
 from warren.net.peers.settings import Identity, PeerTls
 from warren.node import next_start
 from warren.node.agreement import Agreement, AgreementConfig, ProposalError
+from warren.node.draining import Draining
 from warren.node.errors import StartError, listen_error
 from warren.node.link_addresses import LinkAddresses
+from warren.node.lost_nodes import forget_lost
 from warren.node.peer_alarms import ALARMS, PeerAlarms
 from warren.node.peer_facts import FACTS, NodeFacts, PeerFacts
 from warren.node.peer_questions import ANSWER, ASK, PeerQuestions
@@ -82,6 +84,7 @@ class NodeCluster(PeerOwner):
         self.questions = PeerQuestions(self._send, self._who_can_be_asked)
         self.queue_views = QueueViews(node.engine, lambda: self._agreement().everywhere())
         self.placement = Placing(self.queue_views, self._agreement, self.questions, node)
+        self.draining = Draining(node, lambda: self.homes.drained)
         self.addresses = LinkAddresses(node.settings, node.name, node.data_dir)
         #: What this start is to be, by an operator's word.
         self._plan = plan
@@ -109,7 +112,7 @@ class NodeCluster(PeerOwner):
         assert self._keeper is not None
         settings = self._node.settings.cluster
         plan, own = self._plan, self._node.name
-        peers = settings.peers if plan is None else ()
+        peers = settings.peers if plan is None or plan.forget else ()
         joins = () if plan is None else plan.join
         if plan is not None:
             self.addresses.told(plan.addresses)
@@ -122,6 +125,7 @@ class NodeCluster(PeerOwner):
             definitions=b"" if self._keeper.is_empty else self._keeper.snapshot(),
             data_dir=self._node.data_dir,
             fresh=self.rings.are_damaged,
+            lost=() if plan is None else plan.forget,
         )
         self.queue_views.learn()
         self.agreement = Agreement(config, self, self._keeper.applied)
@@ -193,6 +197,7 @@ class NodeCluster(PeerOwner):
 
     async def stop(self) -> None:
         """Leave the others; they are told by the closing of the links."""
+        self.draining.stop()
         await self.rings.hand_over()
         self._stop_looking()
         self.questions.stop()
@@ -283,10 +288,13 @@ class NodeCluster(PeerOwner):
             if self.links is not None:
                 self.links.forget(change.node)
         table = {name: (node.incarnation, node.is_alive) for name, node in change.table.items()}
+        self.homes.drained = frozenset(n for n, node in change.table.items() if node.drained)
         self.homes.nodes_are(table)
         own = (self._agreement().member.incarnation, True)
         self.queue_views.nodes_are(table, table.get(self._node.name) == own)
         self._drop_dead_links(table)
+        if table.get(self._node.name) == own:
+            self.draining.agreed(self._node.name in self.homes.drained)
 
     def happened(self, event: str, **details: object) -> None:
         """Something that operators look for."""
@@ -351,8 +359,9 @@ class NodeCluster(PeerOwner):
             self._node.failure.set(error)
         else:
             self.opened.set()
-            if self._plan is not None and self._node.data_dir is not None:
-                self._plan = None
+            plan, self._plan = self._plan, None
+            if plan is not None and self._node.data_dir is not None:
+                await forget_lost(self, plan.forget)
                 next_start.done(self._node.data_dir)
 
     def cluster_known(self, cluster_id: str) -> None:
@@ -487,6 +496,10 @@ class NodeCluster(PeerOwner):
             return status.role
         return "leader" if name == status.leader else "follower"
 
+    def is_drained(self, name: str) -> bool:
+        """Whether an operator has taken a node out of service."""
+        return name in self.homes.drained
+
     def _own_facts(self) -> NodeFacts:
         node, settings = self._node, self._engine.settings
         shown = node.operating.context.listeners if node.operating is not None else []
@@ -540,6 +553,13 @@ class NodeCluster(PeerOwner):
                 while name in self.member_names():
                     await asyncio.sleep(0.02)
                 await ended(self.agreement.everywhere())
+
+    async def drain(self, name: str, drained: bool, timeout_s: float) -> None:
+        """Take a node out of service, or put it back. Raises ProposalError or TimeoutError."""
+        errand = self._agreement().drain(name, drained)
+        async with asyncio.timeout(timeout_s):
+            await ended(errand)
+        errand.result()
 
     @contextmanager
     def calling(self, name: str) -> Iterator[None]:

@@ -12,8 +12,10 @@ from warren.cluster.member_effects import Why
 from warren.engine.parameters import CLUSTER_NAME
 from warren.management.cluster_control import (
     UNAVAILABLE,
+    AgreementStatus,
     ClusterError,
     ClusterStatus,
+    DrainStatus,
     MemberStatus,
     NodeType,
     app_is_running,
@@ -64,13 +66,28 @@ class ClusteredControl:
             is_app_running=node.is_open,
             members=members,
             partitions=partitions,
+            agreement=self._agreement(),
+        )
+
+    def _agreement(self) -> AgreementStatus | None:
+        if self._cluster.agreement is None:
+            return None
+        status = self._cluster.agreement.status()
+        return AgreementStatus(
+            status.leader,
+            status.term,
+            sorted(status.voters),
+            sorted(status.learners),
+            status.applied_index,
+            status.is_ready,
         )
 
     def _member(self, name: str) -> MemberStatus:
         cluster = self._cluster
         facts = cluster.facts_of(name)
+        is_drained = cluster.is_drained(name)
         if facts is None:
-            return MemberStatus(name, is_running=False)
+            return MemberStatus(name, is_running=False, is_drained=is_drained)
         alarms = cluster.alarms
         return MemberStatus(
             name=name,
@@ -83,6 +100,7 @@ class ClusteredControl:
             cpu_cores=facts.cpu_cores,
             alarms=sorted(alarms.own()) if name == self._node.name else alarms.of(name),
             listeners=facts.shown_listeners(),
+            is_drained=is_drained,
         )
 
     def online_nodes(self) -> Sequence[str]:
@@ -140,9 +158,8 @@ class ClusteredControl:
         if node not in self._cluster.member_names():
             raise not_a_member(node)
         if offline:
-            raise ClusterError(
-                "the nodes that run must agree on it: say it on one of them, without --offline"
-            )
+            self._forget_offline(node)
+            return
         if not self._node.is_open:
             raise ClusterError(
                 f"{self._node.name} takes no part at present: say it on a node that runs",
@@ -166,6 +183,35 @@ class ClusteredControl:
                 raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
             else:
                 return
+
+    def _forget_offline(self, node: str) -> None:
+        """For a survivor that is no majority: done by its next start, whatever others know."""
+        own, data_dir = self._node.name, self._node.data_dir
+        if node == own:
+            raise ClusterError(f"{node} is this node itself: see reset")
+        if self._node.is_open:
+            raise ClusterError(
+                f"{own} runs, so the nodes can agree on it: say it without --offline, or stop "
+                f"this one first: warrenctl -n {own} stop_app"
+            )
+        facts = {name: self._cluster.facts_of(name) for name in self._others()}
+        serving = [name for name, told in facts.items() if told is not None and told.is_open]
+        if serving:
+            raise ClusterError(
+                f"the nodes that run must agree on it: say it on {serving[0]}, without --offline"
+            )
+        if facts.get(node) is not None:
+            raise ClusterError(f"{node} is there, so it is not lost: stop it, or start it")
+        if data_dir is None:
+            raise ClusterError(
+                "this node keeps no data: start it anew with the nodes that are left"
+            )
+        planned = next_start.read(data_dir)
+        names = () if planned is None else planned.forget
+        try:
+            next_start.plan(data_dir, NextStart(False, forget=tuple(sorted({*names, node}))))
+        except OSError as error:
+            raise ClusterError(f"it cannot be written down: {error}", UNAVAILABLE) from error
 
     def _why_not(self, node: str) -> ClusterError:
         """What keeps a node from being forgotten."""
@@ -221,6 +267,37 @@ class ClusteredControl:
         if self._node.on_restart is None:
             raise ClusterError("this node is part of another program, which has to start it anew")
         self._node.on_restart()
+
+    async def drain(self) -> None:
+        self._check_takes_part()
+        if not set(self._cluster.homes.nodes_in_service()) - {self._node.name}:
+            raise ClusterError(
+                "no other node is in service, so nobody could take over: start one, or "
+                "warrenctl -n <node> revive"
+            )
+        await self._agree_on_drain(True)
+
+    async def revive(self) -> None:
+        self._check_takes_part()
+        await self._agree_on_drain(False)
+
+    async def _agree_on_drain(self, drained: bool) -> None:
+        try:
+            await self._cluster.drain(self._node.name, drained, AGREE_S)
+        except ProposalError as error:
+            raise ClusterError(str(error), UNAVAILABLE) from error
+        except TimeoutError:
+            raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
+
+    def drain_status(self) -> DrainStatus:
+        return self._cluster.draining.status()
+
+    def _check_takes_part(self) -> None:
+        if not self._node.is_open:
+            name = self._node.name
+            raise ClusterError(
+                f"{name} takes no part at present: warrenctl -n {name} start_app", UNAVAILABLE
+            )
 
     async def set_name(self, name: str) -> None:
         node = self._node

@@ -1,8 +1,8 @@
 """What an operator has decided for the next start of a node: forget everything, join which cluster.
 
-agreement/next holds it, as JSON. It is written by `reset` and `join_cluster` while the node is
-stopped, carried out before anything is read, and removed when the node serves clients again: a
-start that is cut short is done again.
+agreement/next holds it, as JSON. It is written by `reset`, `join_cluster` and
+`forget_cluster_node --offline` while the node is stopped, carried out before anything is read, and
+removed when the node serves clients again: a start that is cut short is done again.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class NextStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     join: tuple[str, ...] = ()
     #: Where nodes are, `host:port` by name.
     addresses: dict[str, str] = {}
+    #: Nodes that are lost for good, taken out although nobody can agree on it.
+    forget: tuple[str, ...] = ()
 
 
 def _path(data_dir: Path) -> Path:

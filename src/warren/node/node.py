@@ -97,6 +97,8 @@ class Node:
         self._loop: asyncio.AbstractEventLoop | None = None
         #: Whether clients are let in, once the node is started; see `close_clients`.
         self.is_open = True
+        #: Clients are kept out although the node takes part: it is drained.
+        self.is_suspended = False
         #: What operators do to the cluster; whoever joins this node to others puts theirs here.
         self.cluster_control: ClusterControl = StandaloneControl(self)
         self.engine.vhost_defaults = VHostDefaults(settings, self.engine).of
@@ -225,7 +227,9 @@ class Node:
 
     def open_clients(self) -> None:
         """Let clients in, for the first time or again. Raises StartError."""
-        if self.listeners:
+        if self.is_suspended:
+            self.is_open = True
+        elif self.listeners:
             self.reopen()
         else:
             self._open_first()
@@ -326,7 +330,7 @@ class Node:
     @property
     def open_listeners(self) -> list[Listener]:
         """Where clients are let in now."""
-        return self.listeners if self.is_open else []
+        return self.listeners if self.is_open and not self.is_suspended else []
 
     def reset_content(self) -> None:
         """Forget everything, and be as at the first start. Raises DefinitionsError."""
@@ -356,11 +360,26 @@ class Node:
         """Let no clients in, and say goodbye to those that are; `reopen` ends that."""
         self._close_listeners()
         self.is_open = False
+        reason = "broker forced connection closure with reason 'shutdown'"
+        await self._say_goodbye(reason, goodbye_s)
+
+    async def suspend_clients(self, reason: str) -> None:
+        """The same for a node that goes on taking part; `resume_clients` ends that."""
+        self.is_suspended = True
+        self._close_listeners()
+        await self._say_goodbye(reason, GOODBYE_S)
+
+    def resume_clients(self) -> None:
+        """Let clients in again. Raises StartError."""
+        self.is_suspended = False
+        if self.is_open:
+            self.is_open = False
+            self.open_clients()
+
+    async def _say_goodbye(self, reason: str, goodbye_s: float) -> None:
         if self._hub is None:
             return
-        self.in_turn(
-            lambda: self.engine.close_all("broker forced connection closure with reason 'shutdown'")
-        )
+        self.in_turn(lambda: self.engine.close_all(reason))
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + goodbye_s
         while self._hub.links and loop.time() < deadline_s:

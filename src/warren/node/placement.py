@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from warren.cluster.metadata_commands import DropView, UncleanPromote
 from warren.cluster.placement import Decision, Loads, Subject, Wish, decide, may_lack
+from warren.engine.mirror_links import links_of
 from warren.engine.mirroring import is_to_be_mirrored
 from warren.telemetry.log import logger
 
@@ -29,14 +30,14 @@ PATIENCE_MS = 3_000
 
 
 def wish_of(queue: AmqpQueue) -> Wish:
-    """What the policies of a queue want."""
-    effective = queue.effective
+    """What the policies of a queue want, and operators besides."""
+    effective, links = queue.effective, links_of(queue)
     if not is_to_be_mirrored(queue):
-        return Wish()
+        return Wish(links=links)
     params = effective.ha_params
     if isinstance(params, tuple):
-        return Wish(effective.ha_mode, names=params)
-    return Wish(effective.ha_mode, count=params if params is not None else 1)
+        return Wish(effective.ha_mode, names=params, links=links)
+    return Wish(effective.ha_mode, count=params if params is not None else 1, links=links)
 
 
 def promotions_of(queue: AmqpQueue) -> tuple[bool, bool]:

@@ -13,6 +13,7 @@ from warren.management.cluster_control import (
     UNAVAILABLE,
     ClusterError,
     ClusterStatus,
+    DrainStatus,
     MemberStatus,
     NodeType,
     app_is_running,
@@ -101,6 +102,17 @@ class StandaloneControl:
             self._node.reopen()
         except StartError as error:
             raise ClusterError(str(error), UNAVAILABLE) from error
+
+    async def drain(self) -> None:
+        raise ClusterError(
+            "a node by itself has nobody to hand its queues to: stop it with warrenctl stop_app"
+        )
+
+    async def revive(self) -> None:
+        """It is in service always."""
+
+    def drain_status(self) -> DrainStatus:
+        return DrainStatus("in service")
 
     async def set_name(self, name: str) -> None:
         node = self._node

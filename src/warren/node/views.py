@@ -118,6 +118,8 @@ class QueueViews:
             self._names.pop(number, None)
             self._born.pop(number, None)
             self.on_touched(number)
+        elif event in {"queue.mirror_link.added", "queue.mirror_link.removed"}:
+            self.on_touched(self._numbers.get((details["vhost"], details["name"]), 0))
         elif event in {"policy.set", "policy.cleared"}:
             self.on_touched(None)
 

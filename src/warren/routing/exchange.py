@@ -19,9 +19,11 @@ from warren.routing.fanout import FanoutMatcher
 from warren.routing.field_value import text_of
 from warren.routing.headers import HeadersMatcher
 from warren.routing.matcher import Matcher, Table
+from warren.routing.modulus_hash import ModulusHashMatcher
 from warren.routing.topic import TopicMatcher
 
 DELAYED_TYPE: Final = "x-delayed-message"
+MODULUS_TYPE: Final = "x-modulus-hash"
 
 
 def _make_delayed(arguments: Table) -> Matcher:
@@ -40,6 +42,7 @@ EXCHANGE_TYPES: Final[dict[str, Callable[[Table], Matcher]]] = {
     "topic": lambda _: TopicMatcher(),
     "headers": lambda _: HeadersMatcher(),
     "x-consistent-hash": ConsistentHashMatcher,
+    MODULUS_TYPE: lambda _: ModulusHashMatcher(),
     DELAYED_TYPE: _make_delayed,
 }
 

@@ -1,0 +1,76 @@
+"""Shards and replicas: masters spread evenly, publishes across them, one consumer for all."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+
+from cluster_clients import Clients, Inbox, counts, eventually
+from rings import api, await_ring, make_master, ring_of
+
+from warren.testing import Cluster
+
+
+def masters(cluster: Cluster, names: list[str]) -> Counter[str | None]:
+    return Counter(getattr(ring_of(cluster, name), "master", None) for name in names)
+
+
+def test_spread_publish_and_drain(cluster: Cluster, clients: Clients, ha: str) -> None:
+    names = [f"{ha}.shard.{n}" for n in range(6)]
+    channel = clients.channel(1)
+    channel.exchange_declare(ha, "x-modulus-hash", durable=True)
+    for name in names:
+        channel.queue_declare(name, durable=True)
+        channel.queue_bind(name, ha, "")
+        await_ring(cluster, name, synchronised=(1, 2, 3))
+        make_master(cluster, name, 1)
+    pattern = f"^{ha}\\.shard"
+    planned = cluster.ctl(2, "-q", "spread", "--dry-run", pattern)
+    assert len([line for line in planned.splitlines() if cluster.nodes[0] in line]) == 4
+    assert masters(cluster, names) == {cluster.nodes[0]: 6}
+    # A consumer holds what it has through it: by handover nothing comes twice.
+    inbox = Inbox(clients.channel(2), ha)
+    publisher = clients.confirming(3)
+    keys = itertools.count()
+    for _ in range(30):
+        publisher.basic_publish(ha, f"key {next(keys)}", b"before")
+    inbox.wait(30)
+    assert "4 of 4 masters have moved" in cluster.ctl(3, "spread", pattern)
+    assert masters(cluster, names) == dict.fromkeys(cluster.nodes, 2)
+    for _ in range(60):
+        publisher.basic_publish(ha, f"key {next(keys)}", b"after")
+    inbox.wait(90)
+    assert Counter(inbox.bodies) == {b"before": 30, b"after": 60}
+    assert not any(method.redelivered for method, _, _ in inbox.got)
+    assert {method.consumer_tag for method, _, _ in inbox.got} == {inbox.tag}
+    # Nothing is left to be done.
+    assert "0 of 0 masters" in cluster.ctl(3, "spread", pattern)
+    inbox.channel.basic_cancel(inbox.tag)
+    eventually(lambda: [counts(clients.channel(1), it)[1] for it in names], [0] * 6, 30)
+
+
+def test_a_shard_that_comes_back_is_drained_again(
+    cluster: Cluster, clients: Clients, name: str
+) -> None:
+    """Not mirrored: while its node is down it is not there, and its messages wait for it."""
+    channel = clients.channel(1)
+    channel.exchange_declare(name, "x-modulus-hash", durable=True)
+    homes = {}
+    for node in (1, 2, 3):
+        queue = f"{name}.{node}"
+        clients.channel(node).queue_declare(queue, durable=True)
+        channel.queue_bind(queue, name, "")
+        homes[node] = queue
+    inbox = Inbox(clients.channel(1), name)
+    eventually(lambda: [counts(clients.channel(1), it)[1] for it in homes.values()], [1, 1, 1], 30)
+    cluster.kill(3)
+    time.sleep(0.5)
+    clients.confirming(1).basic_publish("", homes[2], b"others go on")
+    inbox.wait(1)
+    cluster.start(3)
+    clients.confirming(3).basic_publish("", homes[3], b"back")
+    inbox.wait(2, 30)
+    assert sorted(inbox.bodies) == [b"back", b"others go on"]
+    assert not inbox.cancelled
+    api(cluster, 1, "DELETE", f"/exchanges/%2F/{name}")
