@@ -66,6 +66,14 @@ def test_an_exchange_counts_on_all_nodes(cluster: Cluster, clients: Clients, nam
     for node in NODES:
         stats = call(cluster, node, "GET", f"/exchanges/%2F/{name}")["message_stats"]
         assert (stats["publish_in"], stats["publish_out"]) == (6, 0)
+        for query in ("", "?sort=message_stats.publish_in", "?page=1&page_size=500"):
+            rows = call(cluster, node, "GET", f"/exchanges/%2F{query}")
+            rows = rows["items"] if isinstance(rows, dict) else rows
+            (row,) = [row for row in rows if row["name"] == name]
+            assert row["message_stats"]["publish_in"] == 6
+        query = f"?page=1&page_size=1&name={name}&columns=name,message_stats.publish_in"
+        (row,) = call(cluster, node, "GET", f"/exchanges{query}")["items"]
+        assert row == {"name": name, "message_stats": {"publish_in": 6}}
 
 
 def test_a_shovel_has_one_node(cluster: Cluster, clients: Clients, name: str) -> None:
