@@ -8,13 +8,17 @@ import pty
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pika
 import pytest
 
+from warren.ctl.client import make_client
 from warren.ctl.completion import script
+from warren.ctl.errors import CtlError
 from warren.ctl.main import commands
 from warren.ctl.terminal import Progress
 from warren.testing.broker import Broker
@@ -53,6 +57,38 @@ def test_tail(ok: Ok, ctl: Ctl) -> None:
     rows = ok("--json", "tail", "follow", "--for", "0").splitlines()
     assert [json.loads(row)["payload"] for row in rows] == ["a", "b", "c"]
     assert ctl("tail", "nope", "--for", "0")[0] == 65
+    assert ok("-s", "list_cursors") == ""
+
+
+def test_tail_shows_what_consumers_take_at_once(broker: Broker, ok: Ok) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.queue_declare("taken")
+    channel.basic_consume("taken", lambda *_: None, auto_ack=True)
+
+    def publish() -> None:
+        # Only when somebody follows: what came before is not to be seen.
+        while not broker.call(lambda node: node.engine.vhost("/").queues["taken"].cursors):
+            time.sleep(0.01)
+        for number in range(700):
+            channel.basic_publish("", "taken", str(number).encode())
+        connection.process_data_events(0.5)
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    shown = ok("tail", "taken", "--for", "4").split()
+    publisher.join()
+    connection.close()
+    assert shown == [str(number) for number in range(700)]
+
+
+def test_tail_of_a_queue_with_priorities(broker: Broker, ok: Ok) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.queue_declare("ranked", arguments={"x-max-priority": 3})
+    channel.basic_publish("", "ranked", b"1")
+    connection.close()
+    assert ok("tail", "ranked", "--for", "1") == "1\n"
 
 
 def test_move_and_redrive(ok: Ok, ctl: Ctl) -> None:
@@ -88,6 +124,35 @@ def test_events_follow(ok: Ok) -> None:
     ok("pub", "evented", "x")
     assert "queue.created" in ok("events", "-f", "--for", "0")
     assert '"event": "queue.created"' in ok("consume_event_stream", "--for", "0")
+
+
+def test_events_as_they_happen(broker: Broker, ok: Ok) -> None:
+    def make_many() -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        for number in range(50):
+            channel.queue_declare(f"happens.{number}")
+            channel.queue_delete(f"happens.{number}")
+        connection.close()
+
+    later = threading.Timer(0.5, make_many)
+    later.start()
+    seen = [json.loads(line) for line in ok("consume_event_stream", "--for", "3").splitlines()]
+    later.join()
+    made = [e["details"]["name"] for e in seen if e["event"] == "queue.created"]
+    assert [name for name in made if name.startswith("happens.")] == [
+        f"happens.{number}" for number in range(50)
+    ]
+    assert sorted({event["id"] for event in seen}) == [event["id"] for event in seen]
+
+
+def test_events_are_for_those_who_may_see_them(broker: Broker, ok: Ok) -> None:
+    ok("add_user", "blind", "pw")
+    ok("set_user_tags", "blind", "management")
+    url = broker.http_url.replace("http://", "http://blind:pw@")
+    with pytest.raises(CtlError, match="Not monitor user"):
+        list(make_client(None, url, 5.0).lines("/cluster/events/stream", time.monotonic() + 5))
+    ok("delete_user", "blind")
 
 
 def test_top_without_a_terminal(ok: Ok) -> None:
