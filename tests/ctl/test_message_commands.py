@@ -169,6 +169,27 @@ def test_bench(ok: Ok, broker: Broker) -> None:
     assert "warrenctl.bench" not in ok("-s", "list_queues")
 
 
+def test_bench_with_a_load_of_ones_own(ok: Ok, ctl: Ctl, broker: Broker) -> None:
+    words = ("--producers", "2", "--consumers", "2", "--sizes", "16,20000", "--window", "50")
+    run = ("--json", "bench", "--seconds", "1", "--uri", broker.url)
+    published, consumed = json.loads(ok(*run, *words, "--prefetch", "20"))
+    assert published["load"] == "2 producers, confirmed, window 50"
+    assert published["messages"] >= consumed["messages"] > 0
+    assert 0 < consumed["p50_ms"] <= consumed["p99_ms"] <= consumed["max_ms"]
+    words = ("--producers", "2", "--consumers", "0", "--rate", "200", "--window", "0")
+    (row,) = json.loads(ok(*run, *words, "--transient"))
+    assert (row["load"], row["p50_ms"]) == ("2 producers, published", None)
+    assert 150 <= row["messages"] <= 202
+    shown = ok("bench", "--seconds", "1", "--uri", broker.url, "--rate", "100")
+    assert "1 producers, confirmed, window 1000" in shown
+    assert " msg/s " in shown
+    assert "warrenctl.bench" not in ok("-s", "list_queues")
+    for wrong in (("--sizes", "4"), ("--producers", "x"), ("--producers", "0", "--consumers", "0")):
+        assert ctl("bench", *wrong)[0] == 64
+    bad = broker.url.replace("guest:guest@", "guest:wrong@")
+    assert ctl("bench", "--uri", bad, "--producers", "1")[0] == 69
+
+
 def test_completion(ctl: Ctl) -> None:
     for shell in ("bash", "zsh", "fish"):
         text = script(shell, commands())
