@@ -6,6 +6,7 @@ from bench.bar import Bar, Verdict, ratio, value
 from bench.cluster_bars import CLUSTER_BARS
 from bench.loads import CURVES, Curve
 from bench.mirror_bars import MIRROR_BARS
+from bench.operating_bars import OPERATING_BARS
 from bench.outcome import Outcome
 from bench.store_bars import STORE_BARS
 
@@ -50,6 +51,7 @@ BARS = (
     *STORE_BARS,
     *CLUSTER_BARS,
     *MIRROR_BARS,
+    *OPERATING_BARS,
 )
 
 

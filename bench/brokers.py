@@ -77,6 +77,8 @@ class Broker(ABC):
         #: Lines of rabbitmq.conf for the next start, beside those that it always has.
         self.settings: dict[str, str] = {}
         self.port = 0
+        #: Of the management API; 0: nobody asks for it.
+        self.http_port = 0
         self.process: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
@@ -180,6 +182,9 @@ class Broker(ABC):
     def config_text(self, listener: str) -> str:
         """A rabbitmq.conf: where to listen, and the settings of this start."""
         lines = {f"listeners.tcp.{listener}": self.endpoint, **self.settings}
+        if self.http_port:
+            lines["management.tcp.ip"] = "127.0.0.1"
+            lines["management.tcp.port"] = str(self.http_port)
         return "".join(f"{key} = {value}\n" for key, value in lines.items())
 
     def await_port(self) -> None:
@@ -223,7 +228,7 @@ class Warren(Broker):
     def command(self) -> list[str]:
         """The `warren` beside the running Python."""
         program = Path(sys.executable).parent / "warren"
-        free = ["--http-port", "0", "--metrics-port", "0"]
+        free = ["--http-port", str(self.http_port), "--metrics-port", "0"]
         return [str(program), "dev", "--host", "127.0.0.1", "--port", str(self.port), *free]
 
     @staticmethod
@@ -300,7 +305,8 @@ class RabbitMQ(Broker):
         config = self.base / "rabbitmq.conf"
         config.write_text(self.config_text("local"))
         (self.base / "rabbitmq-env.conf").touch()
-        (self.base / "enabled_plugins").write_text("[].\n")
+        plugins = "[rabbitmq_management]" if self.http_port else "[]"
+        (self.base / "enabled_plugins").write_text(f"{plugins}.\n")
         return {
             "HOME": str(self.base),
             "ERL_EPMD_ADDRESS": "127.0.0.1",

@@ -31,6 +31,7 @@ class Kind(Enum):
     MIRROR_REJOIN = "a mirror that was away comes back to a backlog"
     MIRROR_MANY = "kill the node of many masters"
     MIRROR_REPLICAS = "publish to queues with more and more replicas"
+    LISTING = "publish at a fixed rate while all queues are listed"
 
 
 @dataclass(frozen=True, slots=True)

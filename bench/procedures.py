@@ -23,6 +23,7 @@ from bench.mirror_procedures import (
     mirror_stop,
     mirror_sync,
 )
+from bench.operating_procedures import listing
 from bench.store_procedures import durable_flow, fan_out, paging, restart, steady, sync_flow
 
 #: Brokers free and collect a little after the last answer; memory is looked at after this.
@@ -134,4 +135,5 @@ PACED: dict[Kind, Callable[[Load, Broker, list[str], Pace], Metrics]] = {
     Kind.MIRROR_FLOW: mirror_flow,
     Kind.MIRROR_PACED: mirror_paced,
     Kind.MIRROR_REPLICAS: mirror_replicas,
+    Kind.LISTING: listing,
 }

@@ -12,6 +12,7 @@ from bench.bars import judge
 from bench.cluster_loads import CLUSTER_LOADS
 from bench.loads import CURVES, LOADS, Load
 from bench.mirror_loads import MIRROR_LOADS, REPLICAS
+from bench.operating_loads import OPERATING_LOADS
 from bench.outcome import Outcome
 from bench.store_loads import STORE_LOADS
 
@@ -90,7 +91,7 @@ def markdown(header: Row, rows: list[Row]) -> str:
 
 
 def _measured(outcome: Outcome) -> list[Load]:
-    loads = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS, *MIRROR_LOADS)
+    loads = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS, *MIRROR_LOADS, *OPERATING_LOADS)
     return [load for load in loads if load.name in outcome.samples]
 
 
@@ -212,6 +213,15 @@ DETAILS = (
     ("mirror_s", "declared and synchronised within, s"),
     ("all_serve_s", "kill of a node until all serve again, s"),
     ("refused_publishes", "publishes refused meanwhile, and sent again"),
+    ("idle_rate", "with nobody who lists, msg/s"),
+    ("idle_p50_ms", "publish to confirm then, p50 ms"),
+    ("idle_p99_ms", "publish to confirm then, p99 ms"),
+    ("listing_rate", "with a lister, msg/s"),
+    ("listing_p50_ms", "publish to confirm then, p50 ms"),
+    ("listing_p99_ms", "publish to confirm then, p99 ms"),
+    ("listing_of_idle", "that p99, of the idle one"),
+    ("lists", "lists made meanwhile"),
+    ("list_s", "a list, s"),
     *((f"replicas_{n}_rate", f"no consumer, {n} replicas, msg/s") for n in REPLICAS),
     *((f"replicas_{n}_cpu_us", f"CPU µs of all nodes, {n} replicas") for n in REPLICAS),
 )

@@ -37,6 +37,7 @@ from bench.loads import CURVES, LOADS, Curve, Load
 from bench.measure import await_rest
 from bench.metrics import Metrics, Pace
 from bench.mirror_loads import MIRROR_LOADS
+from bench.operating_loads import OPERATING_LOADS
 from bench.outcome import Outcome
 from bench.procedures import carry_out
 from bench.store_loads import DEEP_LOADS, STORE_LOADS
@@ -50,10 +51,11 @@ PARTS = {
     "store": STORE_LOADS,
     "cluster": CLUSTER_LOADS,
     "mirrors": MIRROR_LOADS,
+    "operating": OPERATING_LOADS,
     "deep": DEEP_LOADS,
 }
 #: What is run unless --only says otherwise.
-USUAL_LOADS = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS, *MIRROR_LOADS)
+USUAL_LOADS = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS, *MIRROR_LOADS, *OPERATING_LOADS)
 ALL_LOADS = (*USUAL_LOADS, *DEEP_LOADS)
 
 
@@ -81,7 +83,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--only",
         action="append",
         metavar="NAME",
-        help="a load, store, cluster, mirrors, deep or curve:NAME",
+        help="a load, store, cluster, mirrors, operating, deep or curve:NAME",
     )
     parser.add_argument("--brokers", default="warren,rabbitmq,prototype", help="who takes part")
     parser.add_argument("--prototype", type=Path, help="source of the data-plane prototype")
@@ -249,6 +251,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("store                   all whose names begin with persist")
         print("cluster                 all whose names begin with cluster")
         print("mirrors                 all whose names begin with mirrors")
+        print("operating               listing-10000")
         print("deep                    deep-paging, which is run by name only")
         print("\n".join(f"curve:{curve.name:17} {curve.title}" for curve in CURVES))
         return 0

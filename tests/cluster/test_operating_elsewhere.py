@@ -36,6 +36,24 @@ def test_a_look_from_any_node(cluster: Cluster, clients: Clients, name: str) -> 
     assert cluster.ctl(3, "peek", name, "--count", "2").splitlines()[-2:] == ["0", "1"]
 
 
+def test_a_queue_is_followed_from_any_node(cluster: Cluster, clients: Clients, name: str) -> None:
+    fill(clients, 1, name, 3)
+    place = f"/queues/%2F/{name}/tail"
+    at = {n: call(cluster, n, "POST", place, {"name": f"n{n}", "count": 1}) for n in NODES}
+    channel = clients.channel(2)
+    for number in range(3, 8):
+        channel.basic_publish("", name, str(number).encode())
+    eventually(lambda: len(peek(cluster, 1, name)) == 8)
+    while channel.basic_get(name, auto_ack=True)[0] is not None:
+        pass
+    for node in NODES:
+        assert [row["payload"] for row in at[node]["messages"]] == ["2"]
+        body = {"name": f"n{node}", "since": at[node]["cursor"], "wait_ms": 5000}
+        shown = call(cluster, node, "POST", place, body)
+        assert [row["payload"] for row in shown["messages"]] == ["3", "4", "5", "6", "7"]
+        cluster.ctl(node, "delete_cursor", name, f"tail.n{node}")
+
+
 def test_moves_from_any_node(cluster: Cluster, clients: Clients, name: str) -> None:
     fill(clients, 1, name, 10)
     fill(clients, 1, f"{name}.to", 0)
@@ -66,6 +84,14 @@ def test_an_exchange_counts_on_all_nodes(cluster: Cluster, clients: Clients, nam
     for node in NODES:
         stats = call(cluster, node, "GET", f"/exchanges/%2F/{name}")["message_stats"]
         assert (stats["publish_in"], stats["publish_out"]) == (6, 0)
+        for query in ("", "?sort=message_stats.publish_in", "?page=1&page_size=500"):
+            rows = call(cluster, node, "GET", f"/exchanges/%2F{query}")
+            rows = rows["items"] if isinstance(rows, dict) else rows
+            (row,) = [row for row in rows if row["name"] == name]
+            assert row["message_stats"]["publish_in"] == 6
+        query = f"?page=1&page_size=1&name={name}&columns=name,message_stats.publish_in"
+        (row,) = call(cluster, node, "GET", f"/exchanges{query}")["items"]
+        assert row == {"name": name, "message_stats": {"publish_in": 6}}
 
 
 def test_a_shovel_has_one_node(cluster: Cluster, clients: Clients, name: str) -> None:

@@ -8,13 +8,17 @@ import pty
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pika
 import pytest
 
+from warren.ctl.client import make_client
 from warren.ctl.completion import script
+from warren.ctl.errors import CtlError
 from warren.ctl.main import commands
 from warren.ctl.terminal import Progress
 from warren.testing.broker import Broker
@@ -53,6 +57,38 @@ def test_tail(ok: Ok, ctl: Ctl) -> None:
     rows = ok("--json", "tail", "follow", "--for", "0").splitlines()
     assert [json.loads(row)["payload"] for row in rows] == ["a", "b", "c"]
     assert ctl("tail", "nope", "--for", "0")[0] == 65
+    assert ok("-s", "list_cursors") == ""
+
+
+def test_tail_shows_what_consumers_take_at_once(broker: Broker, ok: Ok) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.queue_declare("taken")
+    channel.basic_consume("taken", lambda *_: None, auto_ack=True)
+
+    def publish() -> None:
+        # Only when somebody follows: what came before is not to be seen.
+        while not broker.call(lambda node: node.engine.vhost("/").queues["taken"].cursors):
+            time.sleep(0.01)
+        for number in range(700):
+            channel.basic_publish("", "taken", str(number).encode())
+        connection.process_data_events(0.5)
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    shown = ok("tail", "taken", "--for", "4").split()
+    publisher.join()
+    connection.close()
+    assert shown == [str(number) for number in range(700)]
+
+
+def test_tail_of_a_queue_with_priorities(broker: Broker, ok: Ok) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.queue_declare("ranked", arguments={"x-max-priority": 3})
+    channel.basic_publish("", "ranked", b"1")
+    connection.close()
+    assert ok("tail", "ranked", "--for", "1") == "1\n"
 
 
 def test_move_and_redrive(ok: Ok, ctl: Ctl) -> None:
@@ -90,6 +126,35 @@ def test_events_follow(ok: Ok) -> None:
     assert '"event": "queue.created"' in ok("consume_event_stream", "--for", "0")
 
 
+def test_events_as_they_happen(broker: Broker, ok: Ok) -> None:
+    def make_many() -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        for number in range(50):
+            channel.queue_declare(f"happens.{number}")
+            channel.queue_delete(f"happens.{number}")
+        connection.close()
+
+    later = threading.Timer(0.5, make_many)
+    later.start()
+    seen = [json.loads(line) for line in ok("consume_event_stream", "--for", "3").splitlines()]
+    later.join()
+    made = [e["details"]["name"] for e in seen if e["event"] == "queue.created"]
+    assert [name for name in made if name.startswith("happens.")] == [
+        f"happens.{number}" for number in range(50)
+    ]
+    assert sorted({event["id"] for event in seen}) == [event["id"] for event in seen]
+
+
+def test_events_are_for_those_who_may_see_them(broker: Broker, ok: Ok) -> None:
+    ok("add_user", "blind", "pw")
+    ok("set_user_tags", "blind", "management")
+    url = broker.http_url.replace("http://", "http://blind:pw@")
+    with pytest.raises(CtlError, match="Not monitor user"):
+        list(make_client(None, url, 5.0).lines("/cluster/events/stream", time.monotonic() + 5))
+    ok("delete_user", "blind")
+
+
 def test_top_without_a_terminal(ok: Ok) -> None:
     ok("pub", "topped", "x")
     shown = ok("top", "--count", "1", "--sort", "name")
@@ -102,6 +167,27 @@ def test_bench(ok: Ok, broker: Broker) -> None:
     assert [row["messages"] > 0 for row in rows] == [True] * 4
     assert rows[2]["p50_ms"] <= rows[2]["p99_ms"] <= rows[2]["max_ms"]
     assert "warrenctl.bench" not in ok("-s", "list_queues")
+
+
+def test_bench_with_a_load_of_ones_own(ok: Ok, ctl: Ctl, broker: Broker) -> None:
+    words = ("--producers", "2", "--consumers", "2", "--sizes", "16,20000", "--window", "50")
+    run = ("--json", "bench", "--seconds", "1", "--uri", broker.url)
+    published, consumed = json.loads(ok(*run, *words, "--prefetch", "20"))
+    assert published["load"] == "2 producers, confirmed, window 50"
+    assert published["messages"] >= consumed["messages"] > 0
+    assert 0 < consumed["p50_ms"] <= consumed["p99_ms"] <= consumed["max_ms"]
+    words = ("--producers", "2", "--consumers", "0", "--rate", "200", "--window", "0")
+    (row,) = json.loads(ok(*run, *words, "--transient"))
+    assert (row["load"], row["p50_ms"]) == ("2 producers, published", None)
+    assert 150 <= row["messages"] <= 202
+    shown = ok("bench", "--seconds", "1", "--uri", broker.url, "--rate", "100")
+    assert "1 producers, confirmed, window 1000" in shown
+    assert " msg/s " in shown
+    assert "warrenctl.bench" not in ok("-s", "list_queues")
+    for wrong in (("--sizes", "4"), ("--producers", "x"), ("--producers", "0", "--consumers", "0")):
+        assert ctl("bench", *wrong)[0] == 64
+    bad = broker.url.replace("guest:guest@", "guest:wrong@")
+    assert ctl("bench", "--uri", bad, "--producers", "1")[0] == 69
 
 
 def test_completion(ctl: Ctl) -> None:

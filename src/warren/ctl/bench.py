@@ -2,7 +2,8 @@
 
 Three loads, one after the other: as much as goes through from a publisher to a consumer, persistent
 messages with confirms, and single messages at an easy pace for the times they take. Client and
-broker share the machine, so the numbers are a floor.
+broker share the machine, so the numbers are a floor. With options that say how many clients and of
+what kind there is one load instead, that one (`bench_load.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ BATCH = 100
 #: The easy pace, a second.
 EASY_PACE = 500
 _NOW = struct.Struct(">d")
+_COLUMNS = ("load", "messages", "msg_per_s", "mb_per_s", "p50_ms", "p99_ms", "max_ms")
 
 
 def bench(run: Run) -> None:
@@ -37,8 +39,14 @@ def bench(run: Run) -> None:
     seconds = number(run.options.get("seconds", "3"), "seconds")
     if not 8 <= size <= 100_000 or not 1 <= seconds <= 600:
         raise usage("size must be between 8 and 100000, seconds between 1 and 600")
+    from warren.ctl.bench_load import own_load
+
+    load_of_ones_own = own_load(run)
     address = _address(run)
     queue = f"warrenctl.bench.{secrets.token_hex(4)}"
+    if load_of_ones_own is not None:
+        _own(run, load_of_ones_own, address, queue, seconds)
+        return
     run.banner(f"Measuring {address.shown} with messages of {size} bytes, {seconds} s a load ...")
     rows: list[dict[str, Any]] = []
     loads: tuple[Callable[[BrokerAddress, str, int, int], list[dict[str, Any]]], ...] = (
@@ -58,15 +66,45 @@ def bench(run: Run) -> None:
     finally:
         _tidy_up(address, queue)
     if run.formatter != "table":
-        run.table(rows, ("load", "messages", "msg_per_s", "mb_per_s", "p50_ms", "p99_ms", "max_ms"))
+        run.table(rows, _COLUMNS)
+
+
+def _own(run: Run, load: dict[str, Any], address: BrokerAddress, queue: str, seconds: int) -> None:
+    """The load that the options describe, its clients in processes of their own."""
+    from urllib.parse import quote
+
+    from warren.client.blocking import BlockingConnection
+    from warren.client.connection import ClientError
+    from warren.ctl.bench_load import measure
+
+    user, password = quote(address.user, safe=""), quote(address.password, safe="")
+    place = f"{address.host or '127.0.0.1'}:{address.port}"
+    uri = f"amqp://{user}:{password}@{place}/{quote(address.vhost, safe='')}"
+    clients = f"{load['producers']} producers and {load['consumers']} consumers"
+    run.banner(f"Measuring {address.shown} with {clients} for {seconds} s ...")
+    try:
+        with BlockingConnection(address, "warrenctl bench") as connection:
+            _declare(connection, queue, load["persistent"])
+        rows = measure(load, uri, queue, seconds)
+    except ClientError as error:
+        raise CtlError(UNAVAILABLE, f"Error: {error}") from error
+    finally:
+        _tidy_up(address, queue)
+    if run.formatter != "table":
+        run.table(rows, _COLUMNS)
+        return
+    for row in rows:
+        run.say(_line(row))
 
 
 def _line(row: dict[str, Any]) -> str:
-    if row["p50_ms"] is None:
-        speed = f"{row['msg_per_s']:>11,} msg/s {row['mb_per_s']:>9,.1f} MB/s"
-        return f"{row['load']:<42} {speed}"
-    times = f"p50 {row['p50_ms']:.2f} ms   p99 {row['p99_ms']:.2f} ms   max {row['max_ms']:.2f} ms"
-    return f"{row['load']:<42} {times}"
+    parts = []
+    if row["msg_per_s"] is not None:
+        parts.append(f"{row['msg_per_s']:>11,} msg/s {row['mb_per_s']:>9,.1f} MB/s")
+    if row["p50_ms"] is not None:
+        times = (f"{name} {row[f'{name}_ms']:.2f} ms" for name in ("p50", "p99", "max"))
+        parts.append("   ".join(times))
+    return f"{row['load']:<42} {'   '.join(parts)}"
 
 
 def _address(run: Run) -> BrokerAddress:
@@ -279,6 +317,17 @@ COMMANDS = (
         "",
         "Measures rates and times of publishing, consuming and confirming",
         bench,
-        {"size": True, "seconds": True, "uri": True},
+        {
+            "size": True,
+            "seconds": True,
+            "uri": True,
+            "producers": True,
+            "consumers": True,
+            "sizes": True,
+            "window": True,
+            "rate": True,
+            "prefetch": True,
+            "transient": False,
+        },
     ),
 )

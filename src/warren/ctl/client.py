@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from warren.base.runtime import control_socket, is_private, runtime_directory
 from warren.ctl.errors import BAD_DATA, NO_PERMISSION, SOFTWARE, TIMEOUT, UNAVAILABLE, CtlError
 
 CHUNK_BYTES = 256 * 1024
+#: A node that has nothing to tell says so more often than this.
+LIVE_S = 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,20 @@ class Client:
         status, head, content = _parse(raw)
         return Answer(status, json.loads(content) if content.strip() else None, head)
 
+    def lines(self, path: str, until_s: float | None) -> Iterator[str]:
+        """The lines of an answer that goes on, as they come, up to a moment. Raises CtlError."""
+        head = f"GET /api{path} HTTP/1.0\r\nHost: warren\r\n"
+        if self._credentials is not None:
+            head += f"Authorization: Basic {self._credentials}\r\n"
+        try:
+            with self._connect() as connection:
+                connection.sendall(head.encode() + b"\r\n")
+                yield from _live_lines(connection, until_s)
+        except TimeoutError:
+            raise CtlError(TIMEOUT, "Error: nothing was heard of the node any more") from None
+        except OSError as error:
+            raise CtlError(UNAVAILABLE, self._unreachable(error)) from error
+
     def _connect(self) -> socket.socket:
         if self._path is None:
             assert self._address is not None
@@ -142,6 +159,37 @@ def _read_all(connection: socket.socket) -> bytes:
         if not piece:
             return b"".join(pieces)
         pieces.append(piece)
+
+
+def _live_lines(connection: socket.socket, until_s: float | None) -> Iterator[str]:
+    """Without chunks: HTTP/1.0 has none, and the end of the answer is that of the connection."""
+    received = b""
+    in_body = False
+    while True:
+        left_s = LIVE_S if until_s is None else min(LIVE_S, until_s - time.monotonic())
+        if left_s <= 0:
+            return
+        connection.settimeout(left_s)
+        try:
+            piece = connection.recv(CHUNK_BYTES)
+        except TimeoutError:
+            if until_s is not None and time.monotonic() >= until_s:
+                return
+            raise
+        if not piece:
+            raise CtlError(UNAVAILABLE, "Error: the node has ended the connection")
+        received += piece
+        if not in_body:
+            head, separator, rest = received.partition(b"\r\n\r\n")
+            if not separator:
+                continue
+            if head.split(b" ", 2)[1] != b"200":
+                status, _, body = _parse(received)
+                granted(Answer(status, json.loads(body) if body.strip() else None))
+            in_body, received = True, rest
+        *whole, received = received.split(b"\n")
+        for line in whole:
+            yield line.decode()
 
 
 def _parse(raw: bytes) -> tuple[int, str, bytes]:

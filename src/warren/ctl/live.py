@@ -8,8 +8,6 @@ from typing import Any
 
 from warren.ctl.command import Command, Run, number
 
-LOOK_AGAIN_S = 0.5
-
 
 def events(run: Run) -> None:
     """What happened lately; with --follow, what happens until interrupted."""
@@ -17,13 +15,14 @@ def events(run: Run) -> None:
     until_s = None
     if "for" in run.options:
         until_s = time.monotonic() + number(run.options["for"], "for")
-    while True:
-        for event in run.client.get(f"/cluster/events?since={last}"):
-            last = event["id"]
-            _show_event(run, event)
-        if "follow" not in run.options or (until_s is not None and time.monotonic() >= until_s):
-            return
-        time.sleep(LOOK_AGAIN_S)
+    for event in run.client.get("/cluster/events"):
+        last = event["id"]
+        _show_event(run, event)
+    if "follow" not in run.options:
+        return
+    for line in run.client.lines(f"/cluster/events/stream?since={last}", until_s):
+        if line.startswith("data: "):
+            _show_event(run, json.loads(line[6:]))
 
 
 def follow_events(run: Run) -> None:

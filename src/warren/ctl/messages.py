@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from typing import Any
-from urllib.parse import urlencode
 
 from warren.ctl.client import granted
 from warren.ctl.command import Command, Run, json_value, number, q
@@ -15,8 +14,6 @@ from warren.ctl.errors import BAD_DATA, CtlError, usage
 
 #: Messages moved with one request; between two of them there is progress to be seen.
 MOVED_AT_A_TIME = 10_000
-#: How often `tail` looks.
-TAIL_S = 0.25
 #: Messages that were there before, shown by `tail` at first.
 TAIL_FIRST = 10
 _COLUMNS = ("exchange", "routing_key", "redelivered", "payload_bytes", "properties", "payload")
@@ -103,30 +100,23 @@ def peek(run: Run) -> None:
 
 
 def tail(run: Run) -> None:
-    """New messages as they come, until interrupted; none is consumed."""
+    """New messages as they come, until interrupted; none is consumed, and none is missed."""
+    from warren.ctl.following import follow_queue
+
+    _ask(run, "GET", "?columns=name")
     count = number(run.options.get("count", str(TAIL_FIRST)), "count")
-    match = _match(run)
     until_s = None
     if "for" in run.options:
         until_s = time.monotonic() + number(run.options["for"], "for")
-    query: dict[str, str] = {"encoding": "auto", "count": str(count)}
-    if match:
-        query["match"] = json.dumps(match)
     run.banner(f"Following queue '{run.word(0)}' in vhost '{run.vhost}', Ctrl-C to end ...")
-    while True:
-        answer = _ask(run, "GET", f"/tail?{urlencode(query)}")
+    for answer in follow_queue(run, count, _match(run), until_s):
         if answer["missed"]:
-            run.banner(f"({answer['missed']} messages came and left in between)")
+            run.banner(f"({answer['missed']} messages were missed)")
         if run.formatter == "json":
             for message in answer["messages"]:
                 run.say(json.dumps(message))
         else:
             show_messages(run, answer["messages"], ("slot", *_COLUMNS))
-        if until_s is not None and time.monotonic() >= until_s:
-            return
-        query.pop("count", None)
-        query["since"] = answer["cursor"]
-        time.sleep(TAIL_S)
 
 
 def show_messages(run: Run, found: list[dict[str, Any]], columns: tuple[str, ...]) -> None:

@@ -134,21 +134,29 @@ def at_home(handler: Handler) -> Handler:
 # -- lists whose rows are on the nodes they are about ----------------------------------------------
 
 
-async def rows_of_others(call: Call) -> Others:
-    """The rows of all other nodes for the list that the request asks for."""
+async def rows_of_others(
+    call: Call, query: Mapping[str, str] | None = None, only: tuple[int, int] | None = None
+) -> Others:
+    """The rows of all other nodes for the list that the request asks for.
+
+    `query` asks something else of the same list; `only` a page, and how long it is.
+    """
+    wanted = wanted_of_others(call.query) if query is None else query
     found = Others()
-    for rows in await asyncio.gather(*(_rows_of(call, name) for name in others(call))):
+    asked = (_rows_of(call, name, wanted, only) for name in others(call))
+    for rows in await asyncio.gather(*asked):
         found.rows += rows.rows
         found.total += rows.total
     return found
 
 
-async def _rows_of(call: Call, node: str) -> Others:
+async def _rows_of(
+    call: Call, node: str, query: Mapping[str, str], only: tuple[int, int] | None
+) -> Others:
     found = Others()
-    query = wanted_of_others(call.query)
-    page = 1
+    page, size = only or (1, ROWS_AT_A_TIME)
     while True:
-        paged = {**query, "page": str(page), "page_size": str(ROWS_AT_A_TIME)}
+        paged = {**query, "page": str(page), "page_size": str(size)}
         what = question(call, _api_path(call), paged)
         try:
             answer = await ask(call, node, what)
@@ -160,7 +168,7 @@ async def _rows_of(call: Call, node: str) -> Others:
         rows = _page_decoder.decode(answer.body)
         found.rows += rows.items
         found.total = rows.total_count
-        if page >= rows.page_count:
+        if only is not None or page >= rows.page_count:
             return found
         page += 1
 

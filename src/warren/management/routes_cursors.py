@@ -75,15 +75,15 @@ def at_home(handler: Handler) -> Handler:
         try:
             told = await _worded(handler(call))
         except Exception as error:
-            _check_still(call, queue, error)
+            check_still(call, queue, error)
             raise
-        _check_still(call, queue, None)
+        check_still(call, queue, None)
         return told
 
     return answer
 
 
-def _check_still(call: Call, queue: AmqpQueue, error: Exception | None) -> None:
+def check_still(call: Call, queue: AmqpQueue, error: Exception | None) -> None:
     """Whether that queue is still the one: an object that is not knows nothing of its messages."""
     now = call.vhost.queues.get(queue.name)
     if queue.retired or now not in {queue, None}:
@@ -91,7 +91,7 @@ def _check_still(call: Call, queue: AmqpQueue, error: Exception | None) -> None:
         raise ApiError(503, "unavailable", text) from error
 
 
-async def _settled(call: Call, queue: AmqpQueue) -> None:
+async def settled(call: Call, queue: AmqpQueue) -> None:
     """Until what was just done to the queue's cursors is on its disk, or on those of all replicas.
 
     Raises ApiError when they take too long.
@@ -243,9 +243,9 @@ async def open_cursor(call: Call) -> Answer:
 
     cursor = call.context.act(act)
     if cursor is None or queue.mirror is None:
-        await _settled(call, queue)
+        await settled(call, queue)
     if cursor is None:
-        _check_still(call, queue, None)
+        check_still(call, queue, None)
         cursor = call.context.act(act)
     assert cursor is not None
     return _told(call, queue, cursor)
@@ -263,7 +263,7 @@ async def drop_cursor(call: Call) -> Answer:
     """Drop a cursor: what was kept for it alone is gone."""
     queue, name = call.queue(), call.path["cursor"]
     call.context.act(lambda: cursors.drop_cursor(call.context.engine, queue, name))
-    await _settled(call, queue)
+    await settled(call, queue)
     return None
 
 
@@ -306,8 +306,8 @@ async def trim_cursor(call: Call) -> Answer:
     pace = Pace()
     while call.context.act(functools.partial(cursors.trim_some, queue, cursor, upto)):
         if queue.mirror is not None:
-            await _settled(call, queue)
-            _check_still(call, queue, None)
+            await settled(call, queue)
+            check_still(call, queue, None)
         await pace.rest()
     return _told(call, queue, cursor)
 

@@ -42,7 +42,7 @@ def _source(call: Call) -> AmqpQueue:
     return queue
 
 
-def _encoding(given: Mapping[str, Any]) -> tuple[str, int | None]:
+def encoding_of(given: Mapping[str, Any]) -> tuple[str, int | None]:
     """How payloads are to be shown. Raises 400."""
     encoding = field_of(given, "encoding", str, "auto")
     truncate = field_of(given, "truncate", int, None)
@@ -60,7 +60,7 @@ def _encoding(given: Mapping[str, Any]) -> tuple[str, int | None]:
 async def peek_messages(call: Call) -> Answer:
     """Look at messages in a queue: none is taken out, none is marked as redelivered."""
     body, queue = await call.body(), _source(call)
-    encoding, truncate = _encoding(body)
+    encoding, truncate = encoding_of(body)
     count, offset = field_of(body, "count", int, 1), field_of(body, "offset", int, 0)
     after = field_of(body, "after", int, None)
     if not 0 <= count <= LOOK_MAX or not 0 <= offset < ALL or not 0 <= (after or 0) < ALL:
@@ -82,12 +82,14 @@ async def peek_messages(call: Call) -> Answer:
             seen, after = seen + 1, row[0]
             if len(shown) < count and (matches is None or matches(row[5])):
                 left = max(0, all_of_them - offset - seen)
-                shown.append(_show(row, left, encoding, truncate, wall_ms))
+                shown.append(show_row(row, left, encoding, truncate, wall_ms))
         await pace.rest()
     return await answer_list(call, shown, lambda row: row)
 
 
-def _show(row: Row, left: int, encoding: str, truncate: int | None, wall_ms: int) -> dict[str, Any]:
+def show_row(
+    row: Row, left: int, encoding: str, truncate: int | None, wall_ms: int
+) -> dict[str, Any]:
     slot, is_ready, redelivered, returns, expires_ms, message = row
     return {
         **show_message(message, redelivered, left, encoding, truncate),
@@ -106,7 +108,7 @@ async def tail_messages(call: Call) -> Answer:
     Messages that came and left in between are counted as `missed`.
     """
     queue = _source(call)
-    encoding, truncate = _encoding(call.query)
+    encoding, truncate = encoding_of(call.query)
     count = field_of(call.query, "count", int, TAIL_MAX)
     if not 0 <= count <= TAIL_MAX:
         raise bad_request(f"count must be between 0 and {TAIL_MAX}")
@@ -124,7 +126,7 @@ async def tail_messages(call: Call) -> Answer:
         rows = arrivals(queue, known, count)
         missed = max(0, queue.published - published - len(rows))
     shown = [
-        _show(row, queue.ready, encoding, truncate, wall_ms)
+        show_row(row, queue.ready, encoding, truncate, wall_ms)
         for row in rows
         if matches is None or matches(row[5])
     ]

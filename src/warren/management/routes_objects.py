@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from warren.management.across import (
     ask_all,
     at_home,
@@ -17,6 +19,7 @@ from warren.management.call import Answer, Call, Route
 from warren.management.encode import to_json
 from warren.management.errors import ApiError, not_authorised, not_found
 from warren.management.listing import answer_list, parse_query, pick, send_json
+from warren.management.pace import Pace
 from warren.management.remote_queues import rows_of_homes, show_absent, show_one, state_of
 from warren.management.show_connections import (
     find_connection,
@@ -39,11 +42,15 @@ from warren.model.errors import ConnectionForced
 from warren.session.channel import Consumer
 
 if TYPE_CHECKING:
+    from warren.engine.vhost import VHost
+    from warren.routing.exchange import Exchange
     from warren.session.channel import Channel
     from warren.session.connection import Connection
 
 NOT_FOUND, UNAVAILABLE = 404, 503
 DEFAULT_REASON = "Closed via management plugin"
+#: What other nodes have to know of a list of exchanges to have the same ones.
+_FILTER = {"name", "use_regex", "msg_rates_age", "msg_rates_incr"}
 
 
 async def answer_one(call: Call, shown: dict[str, Any]) -> Answer:
@@ -220,12 +227,39 @@ async def list_exchanges(call: Call) -> Answer:
         for name in sorted(vhost.exchanges)
     ]
     spans = spans_of(call)
-    return await answer_list(
-        call,
-        found,
-        lambda item: show_exchange(call.context, *item, spans),
-        lambda item: item[1].name,
-    )
+    elsewhere_too = await _stats_of_others(call)
+
+    def show(item: tuple[VHost, Exchange]) -> dict[str, Any]:
+        shown = show_exchange(call.context, *item, spans)
+        for stats in elsewhere_too.get((shown["vhost"], shown["name"]), ()):
+            add_stats(shown["message_stats"], stats)
+        return shown
+
+    return await answer_list(call, found, show, lambda item: item[1].name)
+
+
+async def _stats_of_others(call: Call) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """What other nodes have counted of exchanges, by virtual host and name.
+
+    Each node counts what its own clients publish. All nodes have the same exchanges: a page that
+    nobody has to sort is the same page there.
+    """
+    query = parse_query(call.query)
+    wants = {name: value for name, value in call.query.items() if name in _FILTER}
+    if query.columns and not any(
+        path[0] == "message_stats" for path in (*query.columns, query.sort) if path
+    ):
+        return {}
+    wants["columns"] = "vhost,name,message_stats"
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    pages = (query.page, query.page_size) if query.page and not query.sort else None
+    pace = Pace()
+    for row in (await rows_of_others(call, wants, pages)).rows:
+        shown = msgspec.json.decode(row)
+        place = found.setdefault((shown["vhost"], shown["name"]), [])
+        place.append(shown.get("message_stats", {}))
+        await pace.rest()
+    return found
 
 
 def add_stats(stats: dict[str, Any], others: Mapping[str, Any]) -> None:

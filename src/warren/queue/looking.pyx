@@ -18,6 +18,8 @@ from warren.telemetry.event_buffer cimport EVENT_ADOPT, EVENT_HELD, EVENT_SNAPSH
 cdef enum:
     READY = 1
     OUT = 2
+    # It has left the queue, and is there for cursors only.
+    KEPT = 4
 
 
 cdef list levels_of(Backlog queue):
@@ -97,8 +99,7 @@ cdef class Look:
             position = first + j
             if entry.content == 0 or position < start:
                 continue
-            if chunk.retained_bits[j >> 6] >> (j & 63) & 1:
-                # It has left, and only cursors see it.
+            if chunk.retained_bits[j >> 6] >> (j & 63) & 1 and not self.states & KEPT:
                 continue
             ready = chunk.ready_bits[j >> 6] >> (j & 63) & 1
             if not self.states & (READY if ready else OUT):
@@ -157,6 +158,16 @@ def arrivals(Backlog queue not None, dict positions not None, int count):
         look.walk(log, number, start)
         found += look.rows
     return found
+
+
+def kept(Backlog queue not None, uint64_t first, int count):
+    """Messages from a position on, with those that have left and are kept for cursors.
+
+    Rows as `peek` has them. For queues without priorities, whose positions are in order.
+    """
+    cdef Look look = Look(count, 0, READY | OUT | KEPT)
+    look.walk(queue.log, 0, first)
+    return look.rows
 
 
 def ends(Backlog queue not None):
