@@ -108,6 +108,8 @@ class NodeStore:
         self._in_turn: Callable[[Callable[[], None]], None] | None = None
         self._failure: Failure | None = None
         self._disk: DiskWatch | None = None
+        #: What the disk watch was told last of the room that the writer saw.
+        self._free_bytes_told = -1
         self._report(recovery)
         self._wants_checkpoint = bool(recovery.damages) or recovery.records > LONG_TAIL_RECORDS
 
@@ -195,8 +197,12 @@ class NodeStore:
     def _on_persisted(self) -> None:
         os.eventfd_read(self.writer.event_fd)
         assert self._in_turn is not None
-        if self._disk is not None:
-            self._disk.note_free_bytes(self.writer.free_bytes)
+        free_bytes = self.writer.free_bytes
+        # The writer looks every few megabytes only: what it saw then is news once. Told again with
+        # every batch it would clear an alarm that somebody else's files have raised since.
+        if self._disk is not None and free_bytes != self._free_bytes_told:
+            self._free_bytes_told = free_bytes
+            self._disk.note_free_bytes(free_bytes)
         try:
             self._in_turn(self._moved_on)
         except OSError as error:
