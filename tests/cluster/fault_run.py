@@ -245,6 +245,12 @@ def go(
     return Finished(ledger, outcome, faults, run.chaos.done, time.monotonic() - began_s)
 
 
+def unfinished() -> Finished:
+    """Of a run that nodes did not let come to its end."""
+    ledger = Ledger()
+    return Finished(ledger, ledger.outcome(set()), [], {}, 0.0)
+
+
 def checked(
     cluster: Cluster, plan: Plan, say: Callable[[str], None], disks: BadDisks | None = None
 ) -> Finished:

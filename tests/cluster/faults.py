@@ -26,10 +26,12 @@ from pathlib import Path
 from bad_disks import BadDisks
 from fault_acts import ALWAYS, DAMAGE, MIRRORED, ON_BAD_DISKS
 from fault_matrix import Row, document, plan, table
-from fault_run import Plan, go
+from fault_run import Finished, Plan, go, unfinished
 from fault_workloads import WORKLOADS
 
+from warren.node.local_nodes import LocalNodeError
 from warren.testing import Cluster
+from warren.testing.cluster import ClusterFault
 
 
 @contextlib.contextmanager
@@ -57,8 +59,14 @@ def run_one(asked: Plan, directory: str | None = None) -> Row:
         print(f"{time.monotonic() - began_s:7.2f}  {text}", flush=True)
 
     say(f"seed {asked.seed}: {asked}")
-    with faulty_cluster(asked.nodes, directory) as (cluster, disks):
-        result = go(cluster, asked, say, disks)
+    result: Finished | None = None
+    try:
+        with faulty_cluster(asked.nodes, directory) as (cluster, disks):
+            result = go(cluster, asked, say, disks)
+    except (ClusterFault, LocalNodeError) as error:
+        # A fault in a node's log is as wrong as what clients see, and so is one that does not come.
+        result = result or unfinished()
+        result.faults.append(str(error))
     for text in result.faults[:20]:
         say(f"WRONG: {text}")
     say(f"{result.outcome}")

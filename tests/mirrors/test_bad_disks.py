@@ -72,6 +72,52 @@ def test_a_damaged_log(
     assert drain(clients.channel(1), queue) == bodies(0, 600), where
 
 
+@pytest.mark.parametrize("kept", ["other", "binding", "deletion", "policy"])
+def test_a_damaged_definition(cluster: Cluster, clients: Clients, ha: str, kept: str) -> None:
+    """A record of the log was a definition: the node has it again from what was agreed on."""
+    other, near = f"{ha}.other", f"near.{ha}"
+    channel = clients.confirming(1)
+    channel.exchange_declare(ha, "direct", durable=True)
+    channel.queue_declare(other, durable=True)
+    channel.queue_bind(other, ha, f"{ha}.key")
+    channel.queue_declare(f"{ha}.gone", durable=True)
+    channel.queue_delete(f"{ha}.gone")
+    mirror(cluster, f"^{ha}.policy$", {"max-length": 5})
+    # Its only copy is on the damaged node: it must stay as it is.
+    clients.channel(2).queue_declare(near, durable=True)
+    publish(clients.confirming(2), near, bodies(0, 10))
+    publish(channel, other, bodies(0, 5))
+    await_ring(cluster, other, synchronised=NODES)
+    cluster.kill(2)
+    words = {"other": other, "binding": f"{ha}.key", "deletion": f"{ha}.gone"}
+    word = words.get(kept, f"^{ha}.policy").encode()
+    spoil(cluster, 2, word, last=kept == "deletion")
+    cluster.start(2)
+    there = clients.confirming(2)
+    eventually(lambda: counts(there, near)[0], 10, LONG_S)
+    there.basic_publish(ha, f"{ha}.key", bodies(5, 6)[0], mandatory=True)
+    assert drain(there, other) == bodies(0, 6)
+    assert drain(there, near) == bodies(0, 10)
+    assert is_gone(clients.channel(2), f"{ha}.gone")
+    shown = [row["name"] for row in api(cluster, 2, "GET", "/policies")]
+    assert f"^{ha}.policy$" in shown
+    # The next number is the same everywhere: a new queue is the same queue on all nodes.
+    clients.channel(2).queue_declare(f"{ha}.new", durable=True)
+    await_ring(cluster, f"{ha}.new", synchronised=NODES)
+
+
+def spoil(cluster: Cluster, node: int, word: bytes, last: bool) -> None:
+    """Change a bit of a word in the log of a node that is down: where it stands first, or last."""
+    for path in sorted((cluster.data_dir(node) / "log").glob("*.wal"), reverse=last):
+        data = bytearray(path.read_bytes())
+        place = data.rfind(word) if last else data.find(word)
+        if place >= 0:
+            data[place] ^= 1
+            path.write_bytes(data)
+            return
+    raise AssertionError(f"{word!r} is in no segment")
+
+
 @pytest.mark.parametrize("how", ["full", "half a record", "EIO"])
 @pytest.mark.parametrize("node", [1, 3])
 def test_a_disk_that_takes_nothing(

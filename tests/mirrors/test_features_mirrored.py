@@ -116,7 +116,8 @@ def test_limits_and_times_count_on_after_a_failover(
     found = [channel.basic_get(dead, auto_ack=True) for _ in range(2)]
     reasons = {body[:7]: its.headers["x-death"][0]["reason"] for _, its, body in found}
     assert reasons == {b"a" * 7: "maxlen", b"expires": "expired"}
-    eventually(lambda: is_gone(clients.channel(3), f"{ha}.idle"), within_s=LONG_S)
+    # Not by declaring it passively: that would be a use of it.
+    await_gone(cluster, clients, f"{ha}.idle")
 
 
 def test_room_of_expired_messages_is_given_back_everywhere(

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from warren.engine.agreed import AgreedKeeper
 from warren.engine.cursors import resume_cursors
 from warren.engine.metadata import MetadataKeeper
 from warren.node.errors import StartError
@@ -93,6 +94,8 @@ class NodeStore:
             raise StartError(f"the log in {path} cannot be read: {error}") from error
         if recovery.damages and engine.mirrors is not None:
             engine.mirrors.doubt()
+        if recovery.damages and isinstance(self.keeper, AgreedKeeper):
+            self.keeper.is_doubtful = True
         self.writer = writer
         self.journal.start(writer)
         self.journal.on_unreadable = self._unreadable

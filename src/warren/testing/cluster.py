@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -220,10 +221,12 @@ class Cluster:
     def _fault(self) -> str | None:
         """What a node's log says of a failure of its own."""
         for number, node in enumerate(self._nodes, start=1):
-            before, found, after = self.log(number).partition(_FAULT)
-            if found:
-                lines = [*before.splitlines()[-1:], found + after[:4000]]
-                return f"{node.name} failed:\n" + "\n".join(lines)
+            before, *tracebacks = self.log(number).split(_FAULT)
+            for after in tracebacks:
+                if not _tells_of_a_bad_disk(after):
+                    lines = [*before.splitlines()[-1:], _FAULT + after[:4000]]
+                    return f"{node.name} failed:\n" + "\n".join(lines)
+                before = after
         return None
 
     # -- where the nodes are -----------------------------------------------------------------------
@@ -441,6 +444,15 @@ class Cluster:
         if done.returncode != 0:
             raise CtlFailed(words, done.returncode, done.stdout + done.stderr)
         return done.stdout
+
+
+def _tells_of_a_bad_disk(traceback: str) -> bool:
+    """Whether the error is that of a log that cannot be written: the node ends by itself then.
+
+    What was under way on its connections fails with it, and says so.
+    """
+    ends = (line for line in traceback.splitlines()[1:] if not line.startswith(" "))
+    return re.fullmatch(r"OSError: \[Errno \d+\] .*/data/log'", next(ends, "")) is not None
 
 
 def _temporary(ends: contextlib.ExitStack, place: str | None) -> Path:
