@@ -18,7 +18,15 @@ from cluster_clients import (
     is_gone,
     publish,
 )
-from rings import await_ring, await_that, clear_policy, make_master, mirror, ring_of
+from rings import (
+    await_ring,
+    await_that,
+    clear_policy,
+    make_master,
+    mirror,
+    queue_row,
+    ring_of,
+)
 
 from warren.testing import Cluster
 
@@ -221,6 +229,22 @@ def test_an_exclusive_queue_goes_with_its_node(cluster: Cluster, clients: Client
     cluster.wait_until_ready()
     for node in NODES:
         assert is_gone(clients.channel(node), ha)
+
+
+@pytest.mark.xfail(
+    reason="mirrors do not know that a queue had consumers: docs/roadmap.md", strict=True
+)
+def test_an_auto_delete_queue_goes_with_its_last_consumer(
+    cluster: Cluster, clients: Clients, ha: str
+) -> None:
+    """Also when the consumer is lost together with the master."""
+    channel = clients.channel(1)
+    channel.queue_declare(ha, auto_delete=True)
+    await_ring(cluster, ha, master=1, synchronised=NODES)
+    Inbox(channel, ha)
+    eventually(lambda: queue_row(cluster, 2, ha).get("consumers"), 1, LONG_S)
+    cluster.kill(1)
+    eventually(lambda: ring_of(cluster, ha) is None, within_s=10)
 
 
 def test_all_stop_in_turn_and_one_has_everything(

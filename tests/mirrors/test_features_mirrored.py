@@ -116,6 +116,7 @@ def test_limits_and_times_count_on_after_a_failover(
     found = [channel.basic_get(dead, auto_ack=True) for _ in range(2)]
     reasons = {body[:7]: its.headers["x-death"][0]["reason"] for _, its, body in found}
     assert reasons == {b"a" * 7: "maxlen", b"expires": "expired"}
+    cluster.start(1)
     # Not by declaring it passively: that would be a use of it.
     await_gone(cluster, clients, f"{ha}.idle")
 

@@ -18,7 +18,7 @@ RUNS = [
     Plan(SECONDS, 3, mirrored=True, must=("log_cut", "single", "rolling_restart")),
     Plan(SECONDS, 4, mirrored=True, workload="W7", must=("slow_syncs", "bridge", "one_way")),
     Plan(SECONDS, 5, mirrored=True, workload="W6", must=("clock_jump", "bit_flip", "disk_full")),
-    Plan(SECONDS, 6, mirrored=True, workload="W8", must=("loss", "disk_alarm", "restart")),
+    Plan(SECONDS, 6, mirrored=True, workload="W3", must=("loss", "disk_alarm", "restart")),
 ]
 
 

@@ -377,11 +377,11 @@ class NodeCluster(PeerOwner):
 
     async def _make_first_content(self) -> None:
         """A cluster without anything gets the default user and virtual host, or the definitions."""
-        assert self._keeper is not None
         paths = self._node.definition_paths
         for path in paths:
             await self._import(path)
-        if not paths and self._keeper.is_empty:
+        names = self._engine.global_parameters  # The cluster's comes last of all.
+        if not paths and CLUSTER_NAME not in names and self._node.lacks_default_content:
             for step in self._node.default_content():
                 await self.agree(step)
         if CLUSTER_NAME not in self._engine.global_parameters:
