@@ -32,12 +32,20 @@ class Clients:
         self.cluster = cluster
         self._made: list[pika.BlockingConnection] = []
 
-    def connection(self, node: int, user: str = "guest", vhost: str = "/") -> Any:
-        """A connection to a node."""
+    def connection(
+        self,
+        node: int,
+        user: str = "guest",
+        vhost: str = "/",
+        capabilities: dict[str, bool] | None = None,
+    ) -> Any:
+        """A connection to a node; `capabilities` are what the client says of itself beyond pika."""
         parameters = pika.URLParameters(self.cluster.url(node))
         parameters.credentials = pika.PlainCredentials(user, user)
         parameters.virtual_host = vhost
         parameters.heartbeat = 0
+        if capabilities is not None:
+            parameters.client_properties = {"capabilities": capabilities}
         parameters.socket_timeout = parameters.blocked_connection_timeout = 30
         connection = pika.BlockingConnection(parameters)
         self._made.append(connection)

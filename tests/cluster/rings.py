@@ -146,3 +146,47 @@ def make_master(cluster: Cluster, queue: str, node: int, within_s: float = RING_
         with contextlib.suppress(OSError, Refused):
             api(cluster, node, "POST", path, {"action": "transfer_leader", "node": name})
         time.sleep(0.1)
+
+
+class RingsGoOn:
+    """Whether all mirrored queues are well, by one question to a node for all of them."""
+
+    def __init__(self, cluster: Cluster, prefix: str = "ha.") -> None:
+        self._cluster = cluster
+        self._prefix = prefix
+
+    def wait_synchronised(self, within_s: float = 30.0) -> None:
+        """Until all replicas that are wanted have everything. Raises TimeoutError."""
+        self._wait(self._lags, within_s)
+
+    def wait_without(self, node: int, within_s: float = 15.0) -> None:
+        """Until other nodes are master of all queues, and so have all. Raises TimeoutError."""
+        gone = self._cluster.nodes[node - 1]
+        self._wait(lambda row: row["node"] == gone or row["state"] != "running", within_s)
+
+    @staticmethod
+    def _lags(row: dict[str, Any]) -> bool:
+        return not set(row["recoverable_slaves"]) <= set(row["synchronised_slave_nodes"])
+
+    def _wait(self, is_wrong: Callable[[dict[str, Any]], bool], within_s: float) -> None:
+        until_s, wrong = time.monotonic() + within_s, ["nobody answers"]
+        while time.monotonic() < until_s:
+            rows = self._rows()
+            if rows is not None:
+                wrong = [row["name"] for row in rows if is_wrong(row)]
+                if not wrong:
+                    return
+            time.sleep(0.1)
+        raise TimeoutError(f"{len(wrong)} queues, as {wrong[:3]}")
+
+    def _rows(self) -> list[dict[str, Any]] | None:
+        """All mirrored queues; None while nobody can tell."""
+        for node in self._cluster.running:
+            with contextlib.suppress(OSError, Refused):
+                rows = api(self._cluster, node, "GET", "/queues/%2F")
+                return [
+                    row
+                    for row in rows
+                    if row["name"].startswith(self._prefix) and row.get("recoverable_slaves")
+                ]
+        return None

@@ -22,7 +22,8 @@ from typing import Any
 
 import aiormq
 from aiormq.abc import DeliveredMessage
-from faults import ANSWER_S, Client, Ledger
+from fault_clients import ANSWER_S, Client
+from fault_ledger import Ledger
 from soak_figures import Figures, Numbers, Sample, document
 
 from warren.testing import Cluster

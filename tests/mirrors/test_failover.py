@@ -18,7 +18,15 @@ from cluster_clients import (
     is_gone,
     publish,
 )
-from rings import await_ring, await_that, clear_policy, make_master, mirror, ring_of
+from rings import (
+    await_ring,
+    await_that,
+    clear_policy,
+    make_master,
+    mirror,
+    queue_row,
+    ring_of,
+)
 
 from warren.testing import Cluster
 
@@ -97,16 +105,17 @@ class Counting(threading.Thread):
 
 
 @pytest.mark.parametrize("how", ["stop", "kill", "policy"])
-@pytest.mark.parametrize("cancels", [True, False])
+@pytest.mark.parametrize("consumer", ["is told", "is not told", "could not be told"])
 def test_publisher_and_consumer_on_other_nodes(
-    cluster: Cluster, clients: Clients, ha: str, how: str, cancels: bool
+    cluster: Cluster, clients: Clients, ha: str, how: str, consumer: str
 ) -> None:
     """List B, 2: the master goes in the middle; every confirm comes, and every message."""
-    count = 4_000
+    count = 20_000
     clients.channel(1).queue_declare(ha, durable=True)
     await_ring(cluster, ha, master=1, synchronised=NODES)
-    arguments = {"x-cancel-on-ha-failover": True} if cancels else None
-    channel = clients.channel(2)
+    arguments = {"x-cancel-on-ha-failover": True} if consumer == "is told" else None
+    understands = {"consumer_cancel_notify": consumer != "could not be told"}
+    channel = clients.connection(2, capabilities=understands).channel()
     channel.basic_qos(prefetch_count=100)
     seen: list[tuple[int, bool]] = []
 
@@ -121,7 +130,7 @@ def test_publisher_and_consumer_on_other_nodes(
     publisher.start()
     taking = threading.Thread(target=_take_master_away, args=(cluster, ha, how))
     until = threading.Event()
-    timer = threading.Timer(90, until.set)
+    timer = threading.Timer(200, until.set)
     timer.start()
     try:
         while not until.is_set() and not (
@@ -220,6 +229,22 @@ def test_an_exclusive_queue_goes_with_its_node(cluster: Cluster, clients: Client
     cluster.wait_until_ready()
     for node in NODES:
         assert is_gone(clients.channel(node), ha)
+
+
+@pytest.mark.xfail(
+    reason="mirrors do not know that a queue had consumers: docs/roadmap.md", strict=True
+)
+def test_an_auto_delete_queue_goes_with_its_last_consumer(
+    cluster: Cluster, clients: Clients, ha: str
+) -> None:
+    """Also when the consumer is lost together with the master."""
+    channel = clients.channel(1)
+    channel.queue_declare(ha, auto_delete=True)
+    await_ring(cluster, ha, master=1, synchronised=NODES)
+    Inbox(channel, ha)
+    eventually(lambda: queue_row(cluster, 2, ha).get("consumers"), 1, LONG_S)
+    cluster.kill(1)
+    eventually(lambda: ring_of(cluster, ha) is None, within_s=10)
 
 
 def test_all_stop_in_turn_and_one_has_everything(

@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from urllib.parse import quote
 
+import pika
 import pytest
 from cluster_clients import Clients, counts, drain, eventually, is_gone, publish
 from rings import (
@@ -89,6 +90,47 @@ def test_a_mirror_catches_up_when_what_it_lacks_is_gone(
     assert drain(other, name) == expected
 
 
+@pytest.mark.parametrize("how", ["ack", "ttl"])
+def test_a_mirror_that_lacks_messages_says_so_until_they_are_gone(
+    cluster: Cluster, clients: Clients, name: str, how: str
+) -> None:
+    """List B, 4: a mirror that comes later than a message, which no log has for it."""
+    clients.channel(1).queue_declare(name, durable=True)
+    channel = clients.confirming(3)
+    expiration = "8000" if how == "ttl" else None
+    lacked = pika.BasicProperties(delivery_mode=2, expiration=expiration)
+    channel.basic_publish("", name, b"lacked", lacked, mandatory=True)
+    method = channel.basic_get(name)[0] if how == "ack" else None
+    both = {"ha-mode": "nodes", "ha-params": cluster.nodes[:2], "ha-sync-mode": "manual"}
+    mirror(cluster, f"^{name}$", both)
+    await_ring(cluster, name, master=1, replicas=(1, 2), synchronised=(1,))
+    publish(channel, name, [b"more"])
+    await_ring(cluster, name, master=1, replicas=(1, 2), synchronised=(1,))
+    if method is not None:
+        channel.basic_ack(method.delivery_tag)
+    await_ring(cluster, name, master=1, synchronised=(1, 2))
+    cluster.kill(1)
+    eventually(lambda: counts(clients.channel(3), name)[0], 1, LONG_S)
+    assert drain(clients.channel(3), name) == [b"more"]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_restarts_without_synchronising(
+    cluster: Cluster, clients: Clients, name: str, how: str
+) -> None:
+    """List B, 5: both replicas in turn, and nobody has said `sync_queue`."""
+    mirrored_on(cluster, clients, name, (1, 2), ha_sync_mode="manual")
+    publish(clients.confirming(3), name, bodies(0, 100))
+    for node in (1, 2):
+        if how == "stop":
+            cluster.restart(node)
+        else:
+            cluster.kill(node)
+            cluster.start(node)
+    eventually(lambda: not is_gone(clients.channel(3), name), within_s=LONG_S)
+    assert drain(clients.channel(3), name) == bodies(0, 100)
+
+
 def test_a_returning_mirror_is_synchronised_by_hand(
     cluster: Cluster, clients: Clients, name: str
 ) -> None:
@@ -110,13 +152,17 @@ def test_a_returning_mirror_is_synchronised_by_hand(
     assert drain(clients.channel(3), name) == bodies(0, 100)
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
+#: Whoever says that a failure must lose nothing does not want a stop to.
+WHEN_SYNCED = {"ha_promote_on_failure": "when-synced", "ha_promote_on_shutdown": "always"}
+
+
+@pytest.mark.parametrize(("how", "more"), [("kill", {}), ("stop", {}), ("stop", WHEN_SYNCED)])
 def test_the_queue_waits_for_a_synchronised_replica(
-    cluster: Cluster, clients: Clients, name: str, how: str
+    cluster: Cluster, clients: Clients, name: str, how: str, more: dict[str, str]
 ) -> None:
     """List B, 5 and 7: by default a replica that lacks messages is not promoted."""
     first, second, third = _leader_last(cluster)
-    mirrored_on(cluster, clients, name, (first, second), ha_sync_mode="manual")
+    mirrored_on(cluster, clients, name, (first, second), ha_sync_mode="manual", **more)
     _lose_master_of_two(cluster, clients, name, how, (first, second, third))
 
     def has_no_master() -> bool:
@@ -251,6 +297,10 @@ def test_a_copy_can_be_stopped(name: str) -> None:
         ring = await_that(cluster, name, lambda it: bool(_bytes_copied(it)), "a copy under way")
         assert _bytes_copied(ring) < 2_000_000
         publish(channel, name, [b"meanwhile"])
+        # Publishing and consuming go on: what is taken is not copied any more.
+        taken = clients.channel(3).basic_get(name, auto_ack=True)[2]
+        assert taken is not None
+        assert taken.startswith(b"0 ")
         act(cluster, 3, name, "cancel_sync")
         with pytest.raises(Refused, match="not_syncing"):
             act(cluster, 3, name, "cancel_sync")
@@ -262,7 +312,7 @@ def test_a_copy_can_be_stopped(name: str) -> None:
         cluster.kill(1)
         eventually(lambda: not is_gone(clients.channel(3), name), within_s=LONG_S)
         found = drain(clients.channel(3), name)
-        assert [it.split()[0] for it in found] == [*bodies(0, 20), b"meanwhile", b"afterwards"]
+        assert [it.split()[0] for it in found] == [*bodies(1, 20), b"meanwhile", b"afterwards"]
 
 
 def _bytes_copied(ring: Ring) -> int:

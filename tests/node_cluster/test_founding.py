@@ -8,6 +8,7 @@ import pika
 import pytest
 from node_cluster_processes import Processes
 
+from warren.testing import Cluster
 from warren.testing.cluster import CtlFailed
 
 
@@ -71,3 +72,21 @@ def test_a_node_that_cannot_be_reached_is_not_joined(tmp_path: Path) -> None:
             nodes.ctl(1, "join_cluster", nodes.name(2))
         assert failed.value.status == 69
         nodes.ctl(1, "start_app", "-t", "30")
+
+
+def test_a_founding_that_was_cut_short_is_finished() -> None:
+    """User, virtual host and permissions are three changes; whoever makes them may die between."""
+    with Cluster(3) as cluster:
+        cluster.ctl(1, "clear_permissions", "guest")
+        cluster.ctl(1, "clear_global_parameter", "cluster_name")
+        for node in cluster.numbers:
+            with pytest.raises(pika.exceptions.ProbableAccessDeniedError):
+                pika.BlockingConnection(pika.URLParameters(cluster.url(node)))
+        cluster.restart(2)
+        for node in cluster.numbers:
+            publish(cluster.url(node), "q", 1)
+        # Once it was whole, an operator's word counts.
+        cluster.ctl(1, "clear_permissions", "guest")
+        cluster.restart(2)
+        with pytest.raises(pika.exceptions.ProbableAccessDeniedError):
+            pika.BlockingConnection(pika.URLParameters(cluster.url(2)))

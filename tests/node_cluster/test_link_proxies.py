@@ -120,6 +120,20 @@ def test_a_delay_keeps_the_order(line: tuple[LinkProxies, Line]) -> None:
     assert time.monotonic() - began_s >= 0.3
 
 
+def test_what_is_lost_comes_later_and_in_order(line: tuple[LinkProxies, Line]) -> None:
+    links, ends = line
+    links.lose(1, 2, 0.5)
+    sent = bytes(range(20))
+    began_s = time.monotonic()
+    for octet in sent:
+        ends.near.sendall(bytes((octet,)))
+        time.sleep(0.01)  # that each is a piece of its own
+    assert take(ends.far, len(sent)) == sent
+    assert time.monotonic() - began_s >= 0.2
+    with pytest.raises(ValueError, match="share"):
+        links.lose(1, 2, 1.0)
+
+
 def test_a_reset_is_seen_at_both_ends(line: tuple[LinkProxies, Line]) -> None:
     links, ends = line
     ends.near.sendall(b"x")

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 #: Entries that only add go into one record until it is about this long.
 RECORD_BYTES = 1 << 20
+#: What is there or not; to have it otherwise it must go first.
+ENTITIES = frozenset({Kind.EXCHANGE, Kind.QUEUE, Kind.BINDING})
 #: Sends a change to all nodes; the errand ends when all that live have made it.
 Propose = Callable[[bytes], "Errand"]
 
@@ -63,6 +65,8 @@ class AgreedKeeper(MetadataKeeper):
         self._log = log
         #: The last entry of the agreement that the definitions have.
         self.applied = 0
+        #: Records of the log were lost: there may be more of them than these, or fewer.
+        self.is_doubtful = False
         #: The last entry that was carried out here, be it none of the definitions.
         self._reached = 0
         self._is_applying = False
@@ -266,7 +270,7 @@ class AgreedKeeper(MetadataKeeper):
 
     def _make(self, change: Change) -> None:
         is_there = change.key in self._tables[change.kind]
-        is_entity = change.kind in {Kind.EXCHANGE, Kind.QUEUE, Kind.BINDING}
+        is_entity = change.kind in ENTITIES
         if not is_there if change.value is None else is_there and is_entity:
             return
         if change.epoch is not None and change.epoch != self._epoch_of(*change.names):
@@ -358,17 +362,44 @@ class AgreedKeeper(MetadataKeeper):
         self._log.info("all definitions were taken over, as of entry %d", index)
         self._go_on()
 
+    def mend(self, image: bytes) -> tuple[int, int]:
+        """Have what an image has, as of the same entry; how many were missing, and too many.
+
+        Unlike `take_over`, a queue or an exchange that is there stays as it is: with its messages.
+        """
+        head, changes = unpack(image)
+        wanted = {(change.kind, change.key): change for change in changes}
+        added = dropped = 0
+        self._is_applying = True
+        try:
+            with restoring(self._engine), self.together():
+                for kind in reversed(Kind):
+                    for key, encoded in list(self._tables[kind].items()):
+                        change = wanted.get((kind, key))
+                        if change is None or _is_another(kind, change, encoded):
+                            self._drop(encoded, key)
+                            dropped += 1
+                for change in changes:
+                    known = self._tables[change.kind].get(change.key)
+                    if known is None or (change.kind not in ENTITIES and known != change.encoded):
+                        self._take(change)
+                        added += 1
+        finally:
+            self._is_applying = False
+        self._last_queue_id = max(self._last_queue_id, head.number("last_queue_id"))
+        self.is_doubtful = False
+        return added, dropped
+
     def _drop_others(
         self, wanted: dict[tuple[Kind, Key], Change], breathe: Callable[[], None]
     ) -> None:
         """Removes what the image has not, or has otherwise: dependent kinds before the others."""
-        replaced = {Kind.EXCHANGE, Kind.QUEUE, Kind.BINDING}
         for kind in reversed(Kind):
             for number, (key, encoded) in enumerate(list(self._tables[kind].items())):
                 if number % CHANGES_OF_A_BREATH == 0:
                     breathe()
                 change = wanted.get((kind, key))
-                if change is None or (kind in replaced and change.encoded != encoded):
+                if change is None or (kind in ENTITIES and change.encoded != encoded):
                     self._drop(encoded, key)
 
     def _drop(self, encoded: bytes, key: Key) -> None:
@@ -387,3 +418,12 @@ class AgreedKeeper(MetadataKeeper):
             self._put_in_place(change)
         except MetadataError as error:
             self._log.error("an image of the definitions: %s", error)
+
+
+def _is_another(kind: Kind, wanted: Change, encoded: bytes) -> bool:
+    """Whether a queue of the same name has been deleted and declared anew meanwhile."""
+    if kind is not Kind.QUEUE or wanted.value is None:
+        return False
+    _, (own,) = unpack(pack((encoded,)))
+    assert own.value is not None
+    return own.value.number("id", 0) != wanted.value.number("id", 0)

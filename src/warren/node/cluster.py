@@ -24,6 +24,7 @@ from warren.cluster.member_effects import (
 from warren.config.cluster import effective_partition_handling, link_endpoint
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
+from warren.engine.mending import Mending
 from warren.engine.parameters import CLUSTER_NAME
 from warren.gateway.stash import StashRoom
 from warren.management.definitions import DefinitionsError, load_steps
@@ -92,6 +93,8 @@ class NodeCluster(PeerOwner):
         #: A node that is called although it is no member, to be joined.
         self._called: str | None = None
         self._keeper: AgreedKeeper | None = None
+        #: Until the definitions of a damaged log are sure again.
+        self._mending: Mending | None = None
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard_ms: dict[str, int] = {}
@@ -128,7 +131,9 @@ class NodeCluster(PeerOwner):
             lost=() if plan is None else plan.forget,
         )
         self.queue_views.learn()
-        self.agreement = Agreement(config, self, self._keeper.applied)
+        if self._keeper.is_doubtful:
+            self._mending = Mending(self._engine, self._keeper, self.log)
+        self.agreement = Agreement(config, self, 0 if self._mending else self._keeper.applied)
         self.rings.start(self.agreement.incarnation)
 
     def _agreement(self) -> Agreement:
@@ -262,11 +267,26 @@ class NodeCluster(PeerOwner):
     def apply(self, entries: Sequence[ApplyDefinition]) -> None:
         """The agreement has decided on changes."""
         assert self._keeper is not None
-        self._keeper.apply_agreed([(entry.index, entry.change) for entry in entries])
+        changes = [(entry.index, entry.change) for entry in entries]
+        if self._mending is not None:
+            changes = self._mending.apply(changes)
+            if changes:
+                self._mended()
+        self._keeper.apply_agreed(changes)
+
+    def _mended(self) -> None:
+        """All that the definitions should have is known."""
+        mending, self._mending = self._mending, None
+        if mending is not None:
+            mending.finish()
+            self.queue_views.learn()
 
     def restore(self, index: int, image: bytes) -> None:
         """This node is far behind: all definitions at once."""
         assert self._keeper is not None
+        if self._mending is not None and self._mending.restore(index, image):
+            return
+        self._mending = None
         if self.links is None:
             self._keeper.take_over(index, image)
         else:
@@ -276,11 +296,15 @@ class NodeCluster(PeerOwner):
     def image(self) -> bytes:
         """All definitions, for a node that is far behind."""
         assert self._keeper is not None
-        return self._keeper.snapshot()
+        return (self._mending or self._keeper).snapshot()
 
     def nodes_changed(self, change: NodesChanged) -> None:
         """A node came or went: queues that live and die with it go, the others wait for it."""
         assert self._keeper is not None
+        if self._mending is not None:
+            if self._mending.nodes_changed(change):
+                return
+            self._mended()
         if change.what in {Change.DOWN, Change.REGISTERED}:
             self._keeper.forget_transient(change.index, change.node)
         elif change.what is Change.FORGOTTEN:
@@ -307,6 +331,8 @@ class NodeCluster(PeerOwner):
     def reached(self, index: int) -> None:
         """The agreement has been carried out up to here."""
         assert self._keeper is not None
+        if self._mending is not None and index >= self._keeper.applied:
+            self._mended()
         self._keeper.reach(index)
 
     def leads_changed(self, leads: bool) -> None:
@@ -371,11 +397,11 @@ class NodeCluster(PeerOwner):
 
     async def _make_first_content(self) -> None:
         """A cluster without anything gets the default user and virtual host, or the definitions."""
-        assert self._keeper is not None
         paths = self._node.definition_paths
         for path in paths:
             await self._import(path)
-        if not paths and self._keeper.is_empty:
+        names = self._engine.global_parameters  # The cluster's comes last of all.
+        if not paths and CLUSTER_NAME not in names and self._node.lacks_default_content:
             for step in self._node.default_content():
                 await self.agree(step)
         if CLUSTER_NAME not in self._engine.global_parameters:

@@ -175,6 +175,17 @@ class Node:
             lambda: directory.set_permissions(name, vhost, *patterns),
         ]
 
+    @property
+    def lacks_default_content(self) -> bool:
+        """Whether there is nothing yet, or a part: who is making it may have died over it."""
+        auth, directory = self.settings.auth, self.directory
+        users = {user.name for user in directory.list_users()}
+        return (
+            users <= {auth.default_user}
+            and set(directory.list_vhosts()) <= {auth.default_vhost}
+            and not directory.list_permissions()
+        )
+
     def _make_cluster(self, plan: NextStart | None) -> NodeCluster:
         # A node alone needs none of it, nor the time to import it.
         from warren.node.cluster import NodeCluster

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from warren.engine.agreed import AgreedKeeper
 from warren.engine.cursors import resume_cursors
 from warren.engine.metadata import MetadataKeeper
 from warren.node.errors import StartError
@@ -93,6 +94,8 @@ class NodeStore:
             raise StartError(f"the log in {path} cannot be read: {error}") from error
         if recovery.damages and engine.mirrors is not None:
             engine.mirrors.doubt()
+        if recovery.damages and isinstance(self.keeper, AgreedKeeper):
+            self.keeper.is_doubtful = True
         self.writer = writer
         self.journal.start(writer)
         self.journal.on_unreadable = self._unreadable
@@ -108,6 +111,8 @@ class NodeStore:
         self._in_turn: Callable[[Callable[[], None]], None] | None = None
         self._failure: Failure | None = None
         self._disk: DiskWatch | None = None
+        #: What the disk watch was told last of the room that the writer saw.
+        self._free_bytes_told = -1
         self._report(recovery)
         self._wants_checkpoint = bool(recovery.damages) or recovery.records > LONG_TAIL_RECORDS
 
@@ -195,8 +200,12 @@ class NodeStore:
     def _on_persisted(self) -> None:
         os.eventfd_read(self.writer.event_fd)
         assert self._in_turn is not None
-        if self._disk is not None:
-            self._disk.note_free_bytes(self.writer.free_bytes)
+        free_bytes = self.writer.free_bytes
+        # The writer looks every few megabytes only: what it saw then is news once. Told again with
+        # every batch it would clear an alarm that somebody else's files have raised since.
+        if self._disk is not None and free_bytes != self._free_bytes_told:
+            self._free_bytes_told = free_bytes
+            self._disk.note_free_bytes(free_bytes)
         try:
             self._in_turn(self._moved_on)
         except OSError as error:

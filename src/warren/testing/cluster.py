@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -69,9 +70,9 @@ class CtlFailed(RuntimeError):
 class Cluster:
     """See the module's text. `config` takes keys of rabbitmq.conf for all nodes.
 
-    `node_config` takes more of them by the number of a node. With a `directory` the nodes' files
-    are there and stay. With `proxied_links` what nodes say to each other goes through `links`,
-    which can be cut in one direction only, slowed down and reset.
+    `node_config` takes more of them by the number of a node, `node_env` its environment variables.
+    With a `directory` the nodes' files are there and stay. With `proxied_links` what nodes say to
+    each other goes through `links`, which can be cut in one direction only, slowed down and reset.
     """
 
     def __init__(
@@ -80,18 +81,21 @@ class Cluster:
         *,
         config: Mapping[str, object] | None = None,
         node_config: Mapping[int, Mapping[str, object]] | None = None,
+        node_env: Mapping[int, Mapping[str, str]] | None = None,
         directory: Path | str | None = None,
         ready_s: float = READY_S,
         proxied_links: bool = False,
     ) -> None:
         if n < 1:
             raise ValueError("a cluster has at least one node")
-        unknown = sorted(set(node_config or {}) - set(range(1, n + 1)))
-        if unknown:
-            raise ValueError(f"node_config names node {unknown[0]}; nodes are 1 to {n}")
+        for what, given in (("node_config", node_config), ("node_env", node_env)):
+            unknown = sorted(set(given or {}) - set(range(1, n + 1)))
+            if unknown:
+                raise ValueError(f"{what} names node {unknown[0]}; nodes are 1 to {n}")
         self._count = n
         self._config = dict(config or {})
         self._node_config = dict(node_config or {})
+        self._node_env = dict(node_env or {})
         self._kept = None if directory is None else Path(directory).absolute()
         self._ready_s = ready_s
         self._proxied = proxied_links
@@ -159,7 +163,7 @@ class Cluster:
             more = {**self._link_config(node), **self._config, **self._node_config.get(number, {})}
             secret_file = self._directory / "cookie"
             configuration = write_configuration(self._nodes, node, secret_file, more)
-            env = {"WARREN_RUNTIME_DIR": str(self._sockets)}
+            env = {**self._node_env.get(number, {}), "WARREN_RUNTIME_DIR": str(self._sockets)}
             one = start_node(node, configuration, env, self._watch_fd)
             self._processes[number] = one.process
             starting.append(one)
@@ -217,10 +221,12 @@ class Cluster:
     def _fault(self) -> str | None:
         """What a node's log says of a failure of its own."""
         for number, node in enumerate(self._nodes, start=1):
-            before, found, after = self.log(number).partition(_FAULT)
-            if found:
-                lines = [*before.splitlines()[-1:], found + after[:4000]]
-                return f"{node.name} failed:\n" + "\n".join(lines)
+            before, *tracebacks = self.log(number).split(_FAULT)
+            for after in tracebacks:
+                if not _tells_of_a_bad_disk(after):
+                    lines = [*before.splitlines()[-1:], _FAULT + after[:4000]]
+                    return f"{node.name} failed:\n" + "\n".join(lines)
+                before = after
         return None
 
     # -- where the nodes are -----------------------------------------------------------------------
@@ -438,6 +444,15 @@ class Cluster:
         if done.returncode != 0:
             raise CtlFailed(words, done.returncode, done.stdout + done.stderr)
         return done.stdout
+
+
+def _tells_of_a_bad_disk(traceback: str) -> bool:
+    """Whether the error is that of a log that cannot be written: the node ends by itself then.
+
+    What was under way on its connections fails with it, and says so.
+    """
+    ends = (line for line in traceback.splitlines()[1:] if not line.startswith(" "))
+    return re.fullmatch(r"OSError: \[Errno \d+\] .*/data/log'", next(ends, "")) is not None
 
 
 def _temporary(ends: contextlib.ExitStack, place: str | None) -> Path:

@@ -5,13 +5,15 @@ What goes from one node to another goes through two of them: forward through the
 dialled, backward through the one that dialled it.
 
 A direction that is cut is a cable without a signal, not a closed connection: what was sent waits,
-as TCP would send it again, and so do new calls and goodbyes. Nothing is lost or changed on the way.
+as TCP would send it again, and so do new calls and goodbyes. Nothing is lost or changed on the way:
+a lossy one is one where some of it comes later, as TCP has to send it again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 import struct
 import threading
@@ -28,6 +30,8 @@ CHUNK_BYTES = 1 << 16
 CHUNKS_MAX = 16
 #: How long a command may take to get to the proxies' thread.
 ANSWER_S = 30.0
+#: What a lost segment costs at least: Linux sends nothing again before this.
+AGAIN_S = 0.2
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 Result = TypeVar("Result")
@@ -38,6 +42,8 @@ class _Way:
     """What goes from one node to another, on all links of the two."""
 
     delay_s: float = 0.0
+    #: The share of what is sent that has to be sent again.
+    lost: float = 0.0
     _open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -48,7 +54,15 @@ class _Way:
 
     def mend(self) -> None:
         self._open.set()
-        self.delay_s = 0.0
+        self.delay_s = self.lost = 0.0
+
+    def takes_s(self) -> float:
+        """What the next piece is delayed by; what is lost again waits twice as long each time."""
+        took_s, again_s = self.delay_s, AGAIN_S
+        while self.lost and random.random() < self.lost:
+            took_s += again_s
+            again_s *= 2
+        return took_s
 
     async def passed(self) -> None:
         """Until something may go through."""
@@ -116,6 +130,16 @@ class LinkProxies:
             self._way(sender, receiver).delay_s = seconds
 
         self._do(slow_down)
+
+    def lose(self, sender: int, receiver: int, share: float) -> None:
+        """Of what one node says to the other a share has to be sent again, as TCP does."""
+        if not 0 <= share < 1:
+            raise ValueError("a share is from 0 to below 1")
+
+        def lose() -> None:
+            self._way(sender, receiver).lost = share
+
+        self._do(lose)
 
     def reset(self, a: int, b: int) -> None:
         """End all connections between two nodes by a reset; they may call again at once."""
@@ -269,7 +293,7 @@ def _pump(
                 data = await reader.read(CHUNK_BYTES)
             except ConnectionError:
                 data = None
-            await chunks.put((loop.time() + way.delay_s, data))
+            await chunks.put((loop.time() + way.takes_s(), data))
         # The other half ends the connection when all before it has gone out.
         await asyncio.Event().wait()
 
