@@ -254,15 +254,27 @@ def test_a_copy_can_be_stopped(name: str) -> None:
         act(cluster, 3, name, "cancel_sync")
         with pytest.raises(Refused, match="not_syncing"):
             act(cluster, 3, name, "cancel_sync")
-        await_ring(cluster, name, replicas=(1, 2), synchronised=(1,))
+        ring = await_ring(cluster, name, replicas=(1, 2), synchronised=(1,))
+        # Nothing is shown as under way any more.
+        assert [row["sync"] for row in ring.shown["replicas"]] == [None, None]
         assert queue_row(cluster, 1, name)["state"] == "running"
         publish(channel, name, [b"afterwards"])
         act(cluster, 3, name, "sync")
         await_ring(cluster, name, replicas=(1, 2), synchronised=(1, 2))
+        assert _syncs_told(cluster, name) == ["started", "cancelled", "started", "done"]
         cluster.kill(1)
         eventually(lambda: not is_gone(clients.channel(3), name), within_s=LONG_S)
         found = drain(clients.channel(3), name)
         assert [it.split()[0] for it in found] == [*bodies(0, 20), b"meanwhile", b"afterwards"]
+
+
+def _syncs_told(cluster: Cluster, name: str) -> list[str]:
+    """What the events of the master say of copies to the second node."""
+    events = api(cluster, 3, "GET", "/warren/events?names=queue.sync")
+    assert isinstance(events, list)
+    told = [event["details"] for event in events]
+    assert {(row["name"], row["node"]) for row in told} == {(name, cluster.nodes[1])}
+    return [row.get("how", "started") for row in told]
 
 
 def _bytes_copied(ring: Ring) -> int:
