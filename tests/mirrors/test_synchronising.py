@@ -234,6 +234,7 @@ def test_messages_in_memory_only_are_copied_too(
 
 #: A copy of 2 MB takes some ten seconds: it is surely under way while it is looked at.
 SLOW = {"mirroring_sync_max_throughput": "200KB"}
+SLOW_BYTES_PER_S, LARGEST_PIECE_BYTES = 200 * 1024, 101_000
 
 
 def test_a_copy_can_be_stopped(name: str) -> None:
@@ -274,6 +275,10 @@ def _syncs_told(cluster: Cluster, name: str) -> list[str]:
     assert isinstance(events, list)
     told = [event["details"] for event in events]
     assert {(row["name"], row["node"]) for row in told} == {(name, cluster.nodes[1])}
+    for row in told:
+        # The first piece is sent at once, each other one when those before it are paid for.
+        paid = row.get("bytes", 0) - LARGEST_PIECE_BYTES
+        assert row.get("took_ms", 0) >= paid * 1000 // SLOW_BYTES_PER_S, row
     return [row.get("how", "started") for row in told]
 
 
