@@ -1,6 +1,6 @@
 // Where the replicas of a queue stand on the picture of its ring, and what its hops say.
 
-import { count, duration } from "./format";
+import { bytes, count, duration, percent } from "./format";
 import type { Mirrors, Replica, Sync } from "./types";
 
 export interface Spot {
@@ -55,18 +55,34 @@ function hop(from: Spot, to: Spot, center: number, size: number, isLast: boolean
   const start = towards(from, { x: mx, y: my }, size + 4);
   const end = towards(to, { x: mx, y: my }, size + 10);
   const out = Math.hypot(mx - center, my - center) || 1;
-  const lag = to.replica.lag_messages ?? 0;
   const isBroken = from.replica.online === false || to.replica.online === false;
   return {
     from: from.replica.node,
     to: to.replica.node,
     path: `M${round(start.x)} ${round(start.y)} Q${round(mx)} ${round(my)} ${round(end.x)} ${round(end.y)}`,
-    // The last hop brings the word back that all have it.
-    label: isBroken ? "broken" : isLast ? "done" : lag === 0 ? "no lag" : `${count(lag)} behind`,
+    // The last hop brings the word back.
+    label: isBroken ? "broken" : isLast ? "acknowledged" : lagText(to.replica),
     x: round(mx + ((mx - center) / out) * 10),
     y: round(my + ((my - center) / out) * 10),
     isBroken,
   };
+}
+
+function lagText({ sync, synchronised, lag_messages: lag }: Replica): string {
+  if (sync) return `${Math.floor(percent(sync.done, sync.total))} % copied`;
+  if (!synchronised) return "lacks messages";
+  return lag ? `${count(lag)} behind` : "no lag";
+}
+
+/** The part of the ground that is drawn on. */
+export function boundsOf(spots: Spot[], hops: Hop[], size: number): { x: number; y: number; width: number; height: number } {
+  const edge = size + 12;
+  // The room that a label takes to either side of its middle.
+  const [wide, high] = [60, 12];
+  const xs = [...spots.flatMap(({ x }) => [x - edge, x + edge]), ...hops.flatMap(({ x }) => [x - wide, x + wide])];
+  const ys = [...spots.flatMap(({ y }) => [y - edge, y + edge]), ...hops.flatMap(({ y }) => [y - high, y + high])];
+  const [left, top] = [Math.min(...xs), Math.min(...ys)];
+  return { x: round(left), y: round(top), width: round(Math.max(...xs) - left), height: round(Math.max(...ys) - top) };
 }
 
 function towards(from: { x: number; y: number }, to: { x: number; y: number }, distance: number): { x: number; y: number } {
@@ -87,6 +103,7 @@ export function asMirrors(answer: Mirrors | Replica[]): Mirrors {
 export function syncText(sync: Sync): string {
   const parts = [`${count(sync.done)} of ${count(sync.total)} messages`];
   if (sync.messages_per_second) parts.push(`${count(Math.round(sync.messages_per_second))}/s`);
+  if (sync.bytes_per_second) parts.push(`${bytes(Math.round(sync.bytes_per_second))}/s`);
   if (sync.eta_seconds !== null && sync.eta_seconds !== undefined) parts.push(`${duration(sync.eta_seconds * 1000)} to go`);
   return parts.join(", ");
 }

@@ -6,6 +6,7 @@ import { bytes, count, plural, shellWord } from "../format";
 import { ask, attempt, say } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text } from "../parts/forms";
 import { Empty, Facts, Json, Panel } from "../parts/small";
+import { askRedrive } from "../redrive";
 import type { Message, Queue } from "../types";
 
 const SHOWN_CHARACTERS = 4000;
@@ -253,24 +254,6 @@ function Move({ queue, onChange }: { queue: Queue; onChange: () => void }): JSX.
       <button type="submit">Move …</button>
     </form>
   );
-}
-
-export function askRedrive(queue: Queue, onChange: () => void): void {
-  ask({
-    title: `Send the dead letters of ${queue.name} back?`,
-    body: (
-      <p>
-        Up to {plural(queue.messages_ready ?? 0, "message")} will go back to the queue in which each first died, where consumers get them again. What has no such queue any more stays here.
-      </p>
-    ),
-    verb: "Send back",
-    command: `warrenctl redrive -p ${shellWord(queue.vhost)} ${shellWord(queue.name)}`,
-    run: async () => {
-      const done = await act<{ moved: number; kept: number }>("POST", `queues/${quote(queue.vhost, queue.name)}/redrive`, {});
-      say(`${plural(done?.moved ?? 0, "message")} sent back, ${count(done?.kept ?? 0)} stayed`);
-      onChange();
-    },
-  });
 }
 
 function Redrive({ queue, onChange }: { queue: Queue; onChange: () => void }): JSX.Element {
