@@ -122,7 +122,7 @@ const WORDS: Record<string, (d: Record<string, unknown>) => string> = {
 const COPY_ENDS: Record<string, string> = { done: "is complete", cancelled: "was cancelled", interrupted: "was interrupted" };
 
 export function groupWording({ first, events }: Group): string {
-  return events.length === 1 ? wording(first) : `${wording(first)}; and so for ${plural(events.length - 1, "other queue")}`;
+  return events.length === 1 ? wording(first) : `${wording(first)}; and so for ${plural(events.length - 1, first.event.startsWith("queue.sync") ? "other copy" : "other queue", first.event.startsWith("queue.sync") ? "other copies" : "other queues")}`;
 }
 
 export function wording(event: ClusterEvent): string {

@@ -7,7 +7,7 @@ import { useLive } from "../live";
 import { useWidth } from "../parts/chart";
 import { ask } from "../parts/dialog";
 import { Choice } from "../parts/forms";
-import { Badge, Json, Loaded, PageHead, Panel, stateTone, Tabs, Time } from "../parts/small";
+import { Badge, Json, Loaded, Name, PageHead, Panel, stateTone, Tabs, Time } from "../parts/small";
 import { List } from "../parts/table";
 import { href, place, setQuery } from "../router";
 import { follow } from "../sse";
@@ -68,10 +68,9 @@ function Members({ status }: { status: ClusterStatus }): JSX.Element {
       <div class="tiles members">
         {status.nodes.map((node) => (
           <a class={`tile ${node.running ? "" : "down"}`} href={href(["nodes", node.name])} key={node.name}>
-            <span class="tile-name">{node.name === status.node ? "asked here" : "\u00a0"}</span>
             <span class="tile-value">{shortNode(node.name)}</span>
             <span class="tile-note">
-              <Badge tone={node.running ? "good" : "bad"}>{node.running ? "running" : "down"}</Badge> {node.role === "leader" && <Badge tone="accent">metadata leader</Badge>}{" "}
+              <Badge tone={node.running ? "good" : "bad"}>{node.running ? "running" : "down"}</Badge> {node.role === "leader" && <Badge tone="accent">metadata leader</Badge>} {node.name === status.node && <Badge>shows this page</Badge>}{" "}
               {node.alarms?.map((alarm) => <Badge tone="bad">{alarm}</Badge>)}
             </span>
           </a>
@@ -286,7 +285,12 @@ function Matrix({ nodes, down }: { nodes: string[]; down: string[] }): JSX.Eleme
         name="matrix"
         keyOf={(row) => `${row.vhost} ${row.name}`}
         columns={[
-          { title: "Queue", sort: "name", show: (row) => <a href={href(["queues", row.vhost, row.name, "mirrors"])}>{row.name}</a> },
+          { title: "Queue", sort: "name", show: (row) => (
+              <a href={href(["queues", row.vhost, row.name, "mirrors"])}>
+                <Name text={row.name} />
+              </a>
+            ),
+          },
           { title: "State", show: (row) => <Badge tone={stateTone(row.state)}>{row.state ?? "?"}</Badge> },
           ...nodes.map((node) => ({
             title: down.includes(node) ? `${shortNode(node)} (down)` : shortNode(node),
@@ -299,12 +303,12 @@ function Matrix({ nodes, down }: { nodes: string[]; down: string[] }): JSX.Eleme
         ]}
         foot={(rows) => (
           <tr>
-            <td colSpan={2}>{rows.length === 1 ? "masters, mirrors" : `masters, mirrors on this page`}</td>
+            <td colSpan={2}>On this page</td>
             {nodes.map((node) => {
               const kinds = rows.map((row) => kindOf(row, node));
               return (
                 <td class="centred" key={node}>
-                  {kinds.filter((kind) => kind === "master").length}, {kinds.filter((kind) => kind === "mirror" || kind === "behind").length}
+                  {plural(kinds.filter((kind) => kind === "master").length, "master")}, {plural(kinds.filter((kind) => kind === "mirror" || kind === "behind").length, "mirror")}
                 </td>
               );
             })}

@@ -115,7 +115,7 @@ function OneQueue({ row }: { row: DeadLetterQueue }): JSX.Element {
         </>
       }
     >
-      <p class="dim small">
+      <p class="dim small lead">
         {row.vhost !== "/" && (
           <>
             in <code>{row.vhost}</code>,{" "}

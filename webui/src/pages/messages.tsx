@@ -2,7 +2,8 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, ApiFailure, quote } from "../api";
-import { bytes, count, plural, shellWord } from "../format";
+import { reasonText } from "../deadletters";
+import { bytes, clock, count, plural, shellWord } from "../format";
 import { ask, attempt, say } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text } from "../parts/forms";
 import { Empty, Facts, Json, Panel } from "../parts/small";
@@ -35,15 +36,41 @@ export function MessageView({ message, number }: { message: Message; number: num
         </span>
       </header>
       <pre tabIndex={0}>{text.slice(0, SHOWN_CHARACTERS) || "(empty)"}{text.length > SHOWN_CHARACTERS && "\n…"}</pre>
+      <Deaths deaths={(headers as Record<string, unknown> | undefined)?.["x-death"]} />
       <Facts
         rows={[
-          ...Object.entries((headers ?? {}) as Record<string, unknown>).map(
-            ([key, value]) => [key, typeof value === "object" ? <Json value={value} /> : String(value)] as [string, JSX.Element | string],
-          ),
-          ...Object.entries(rest).map(([key, value]) => [key, String(value)] as [string, string]),
+          ...Object.entries(rest).map(([key, value]) => [key, key === "timestamp" ? clock(Number(value) * 1000) : String(value)] as [string, string]),
+          ...Object.entries((headers ?? {}) as Record<string, unknown>)
+            .filter(([key]) => key !== "x-death")
+            .map(([key, value]) => [key, typeof value === "object" ? <Json value={value} /> : String(value)] as [string, JSX.Element | string]),
         ]}
       />
     </article>
+  );
+}
+
+interface Death {
+  count?: number;
+  reason?: string;
+  queue?: string;
+  exchange?: string;
+  time?: number;
+  "routing-keys"?: string[];
+}
+
+/** Where a dead letter has been, the newest first. */
+function Deaths({ deaths }: { deaths: unknown }): JSX.Element | null {
+  if (!Array.isArray(deaths) || deaths.length === 0) return null;
+  return (
+    <ol class="deaths" aria-label="x-death">
+      {(deaths as Death[]).map((death) => (
+        <li>
+          <strong>{reasonText(death.reason ?? "died")}</strong> in <code>{death.queue}</code>
+          {(death.count ?? 1) > 1 && `, ${count(death.count)} times`}, published to <code>{death.exchange || "(default exchange)"}</code> with <code>{death["routing-keys"]?.join(", ")}</code>
+          {typeof death.time === "number" && <span class="dim"> {clock(death.time * 1000)}</span>} <span class="dim">x-death</span>
+        </li>
+      ))}
+    </ol>
   );
 }
 
@@ -95,7 +122,7 @@ function Look({ queue }: { queue: Queue }): JSX.Element {
         </>
       }
     >
-      <p class="dim">Nothing is taken out and nothing is marked as redelivered: consumers do not notice.</p>
+      <p class="dim lead">Nothing is taken out and nothing is marked as redelivered: consumers do not notice.</p>
       {failed && (
         <div class="notice warn" role="alert">
           {failed}

@@ -40,7 +40,7 @@ function Ring({ mirrors }: { mirrors: Mirrors }): JSX.Element {
       {hops.map((hop) => (
         <g key={`${hop.from} ${hop.to}`}>
           <path class={`hop ${hop.isBroken ? "broken" : ""}`} d={hop.path} marker-end={hop.isBroken ? "url(#broken-arrow)" : "url(#arrow)"} />
-          <text class="hop-label" x={hop.x} y={hop.y} text-anchor="middle" dominant-baseline="middle">
+          <text class="hop-label" x={hop.x} y={hop.y} text-anchor={hop.anchor} dominant-baseline="middle">
             {hop.label}
           </text>
         </g>

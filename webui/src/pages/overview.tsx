@@ -138,7 +138,7 @@ export function OverviewPage(): JSX.Element {
               <Chart title="Queued messages" lines={levelLines(data.queue_totals, LENGTHS)} show={short} />
             </Panel>
           </div>
-          {nodes.data && <NodesTable nodes={nodes.data} status={status.data} />}
+          {nodes.data && <NodesTable nodes={nodes.data} status={status.data} title="Nodes" />}
           <div class="two">
             <Panel title="Coming and going">
               <Chart title="Coming and going" lines={rateLines(data.churn_rates, CHURN)} show={rate} />
@@ -162,10 +162,10 @@ export function OverviewPage(): JSX.Element {
   );
 }
 
-export function NodesTable({ nodes, status }: { nodes: NodeInfo[]; status: ClusterStatus | null }): JSX.Element {
+export function NodesTable({ nodes, status, title }: { nodes: NodeInfo[]; status: ClusterStatus | null; title?: string }): JSX.Element {
   const roles = new Map(status?.nodes.map((node) => [node.name, node.role]));
   return (
-    <Panel title="Nodes">
+    <Panel title={title}>
       <Plain
         label="Nodes"
         rows={nodes}

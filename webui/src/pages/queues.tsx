@@ -2,10 +2,10 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, quote } from "../api";
-import { bytes, clock, count, plural, rate, shellCommands, shellWord, short, shortNode } from "../format";
+import { bytes, clock, count, plural, shellCommands, shellWord, short, shortNode } from "../format";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Badge, Empty, PageHead, Panel, stateTone } from "../parts/small";
+import { Badge, Empty, Name, PageHead, Panel, Rate, stateTone } from "../parts/small";
 import { List } from "../parts/table";
 import { href } from "../router";
 import { vhost, within } from "../state";
@@ -189,7 +189,9 @@ export function QueuesPage(): JSX.Element {
               sort: "name",
               show: (row) => (
                 <>
-                  <a href={href(["queues", row.vhost, row.name])}>{row.name}</a>
+                  <a href={href(["queues", row.vhost, row.name])}>
+                    <Name text={row.name} />
+                  </a>
                   {!vhost.value && row.vhost !== "/" && <div class="dim small">in {row.vhost}</div>}
                 </>
               ),
@@ -210,9 +212,9 @@ export function QueuesPage(): JSX.Element {
             { title: "Ready", sort: "messages_ready", numeric: true, show: (row) => count(row.messages_ready) },
             { title: "Unacked", sort: "messages_unacknowledged", numeric: true, show: (row) => count(row.messages_unacknowledged) },
             { title: "Consumers", sort: "consumers", numeric: true, wide: true, show: (row) => short(row.consumers) },
-            { title: "In", sort: "message_stats.publish_details.rate", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "publish")) },
-            { title: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "deliver_get")) },
-            { title: "Acked", sort: "message_stats.ack_details.rate", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "ack")) },
+            { title: "In", sort: "message_stats.publish_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "publish")} /> },
+            { title: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "deliver_get")} /> },
+            { title: "Acked", sort: "message_stats.ack_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "ack")} /> },
             {
               title: "Redelivered",
               sort: "message_stats.redeliver_details.rate",
@@ -220,7 +222,7 @@ export function QueuesPage(): JSX.Element {
               numeric: true,
               wide: true,
               hidden: true,
-              show: (row) => rate(rateOf(row.message_stats, "redeliver")),
+              show: (row) => <Rate value={rateOf(row.message_stats, "redeliver")} />,
             },
             { title: "Total", sort: "messages", numeric: true, wide: true, hidden: true, show: (row) => count(row.messages) },
             { title: "Size", sort: "message_bytes", fields: ["message_bytes"], numeric: true, wide: true, hidden: true, show: (row) => bytes(row.message_bytes) },

@@ -13,8 +13,8 @@ import { along, type Edge, layOut, pathOf, type Picture, type Spot } from "../to
 import type { Binding } from "../types";
 
 const [BOX_W, BOX_H, GAP_X, GAP_Y] = [190, 34, 170, 16];
-/** Where along its last step an edge says its keys: they lie one below the other there. */
-const LABEL_AT = 0.62;
+/** Where along its one step an edge says its keys. */
+const LABEL_AT = 0.5;
 /** More bindings than this are no picture any more. */
 const BINDINGS_MAX = 500;
 
@@ -75,7 +75,9 @@ function Drawing(props: { picture: Picture; where: string; hover: string | null;
           const stops = [picture.boxes.get(edge.from)!, ...edge.via, picture.boxes.get(edge.to)!];
           const steps = stops.slice(1).map((to, i) => ({ x1: x(stops[i]!) + BOX_W, y1: middle(stops[i]!), x2: x(to), y2: middle(to) }));
           const label = edge.labels.filter((each) => each).join(", ");
-          const at = along(steps.at(-1)!, LABEL_AT);
+          // Above where it crosses a column, if it does: there it runs straight.
+          const crossed = edge.via.at(-1);
+          const at = crossed ? { x: x(crossed) + BOX_W / 2, y: middle(crossed) - 9 } : along(steps.at(-1)!, LABEL_AT);
           return (
             <g key={`${edge.from}\n${edge.to}`} class={isLit(edge) ? "edge" : "edge faint"}>
               <path d={pathOf(steps)} marker-end="url(#leads)" />

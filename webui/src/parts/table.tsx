@@ -22,7 +22,7 @@ export interface Column<Row> extends Choosable {
 
 function classOf(column: Column<never>, choices: Choices = {}): string {
   const isWide = column.wide && choices[column.title] !== true;
-  return [column.numeric && "num", column.centred && "centred", isWide && "wide"].filter(Boolean).join(" ");
+  return [column.numeric && "num", column.centred && "centred", isWide && "wide", column.title === "" && "row-end"].filter(Boolean).join(" ");
 }
 
 export interface PageOf<Row> {
@@ -90,7 +90,7 @@ export function List<Row>(props: ListProps<Row>): JSX.Element {
       <div class="list-bar">
         {!props.noFilter && <Filter noun={props.noun} />}
         <span class="list-count" role="status">
-          {data && (isFiltered ? `${count(data.filtered_count)} of ${count(data.total_count)}` : count(data.total_count))} {data && props.noun}
+          {data && (isFiltered ? `${count(data.filtered_count)} of ${count(data.total_count)}` : count(data.total_count))} {data && nounFor(props.noun, data.total_count)}
         </span>
         <span class="spring" />
         {props.actions}
@@ -105,6 +105,10 @@ export function List<Row>(props: ListProps<Row>): JSX.Element {
       {data && <Pager data={data} />}
     </div>
   );
+}
+
+function nounFor(noun: string, amount: number): string {
+  return amount === 1 ? noun.replace(/ies$/, "y").replace(/s$/, "") : noun;
 }
 
 function Filter({ noun }: { noun: string }): JSX.Element {
