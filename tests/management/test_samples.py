@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 
 import pika
+import pytest
 
 from management.api import Api, q
+from warren.auth.directory import Directory
+from warren.base.system import SystemClock, SystemDice
+from warren.engine.engine import Engine
+from warren.engine.settings import EngineSettings
+from warren.management.sampler import Sampler
 from warren.management.samples import Gauge, History, Series, Span
 from warren.testing.broker import Broker
 
@@ -41,6 +49,33 @@ def test_rate() -> None:
     # The first sample of all says nothing about a rate.
     assert Gauge([series((5000, 10))], 5000, 5000, None).details(0) == {"rate": 0.0}
     assert Gauge([], 5000, 5000, None).details(0) == {"rate": 0.0}
+
+
+def test_a_long_history_has_the_rate_of_now() -> None:
+    """Its samples are minutes apart, and would tell of no rate nearly always."""
+    fine, coarse = series((55_000, 0), (60_000, 10)), series((0, 0))
+    gauge = Gauge([coarse], 60_000, 5000, Span(3_600_000, 60_000), [fine])
+    assert gauge.details(0)["rate"] == 2.0
+    # ... also in between, where samples are noted less often than counters are walked over.
+    assert Gauge([fine], 63_000, 5000, None).details(0)["rate"] == 2.0
+    history = History(1, [(100_000, 10_000), (10_000, 1000)])
+    assert history.finest[1] == 1000
+
+
+def test_a_walk_that_comes_early_is_the_one_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else two samples stood a millisecond apart, and a rate was a thousand times what it is."""
+    now_s = [100.0]
+    monkeypatch.setattr("warren.management.sampler.time.time", lambda: now_s[0])
+    log = logging.getLogger("test")
+    engine = Engine(EngineSettings(), Directory(), SystemClock(), SystemDice(), log)
+    sampler = Sampler(engine, 1000, {})
+    times = []
+    for now in (100.0, 100.9995, 101.999, 103.0, 102.5, 103.4):
+        now_s[0] = now
+        asyncio.run(sampler.walk())
+        times.append(sampler.now_ms)
+    # The last two: the clock was set back.
+    assert times == [100_000, 101_000, 102_000, 103_000, 104_000, 105_000]
 
 
 def test_rates_add_up() -> None:

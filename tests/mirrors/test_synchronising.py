@@ -280,6 +280,7 @@ def test_messages_in_memory_only_are_copied_too(
 
 #: A copy of 2 MB takes some ten seconds: it is surely under way while it is looked at.
 SLOW = {"mirroring_sync_max_throughput": "200KB"}
+SLOW_BYTES_PER_S, LARGEST_PIECE_BYTES = 200 * 1024, 101_000
 
 
 def test_a_copy_can_be_stopped(name: str) -> None:
@@ -304,15 +305,31 @@ def test_a_copy_can_be_stopped(name: str) -> None:
         act(cluster, 3, name, "cancel_sync")
         with pytest.raises(Refused, match="not_syncing"):
             act(cluster, 3, name, "cancel_sync")
-        await_ring(cluster, name, replicas=(1, 2), synchronised=(1,))
+        ring = await_ring(cluster, name, replicas=(1, 2), synchronised=(1,))
+        # Nothing is shown as under way any more.
+        assert [row["sync"] for row in ring.shown["replicas"]] == [None, None]
         assert queue_row(cluster, 1, name)["state"] == "running"
         publish(channel, name, [b"afterwards"])
         act(cluster, 3, name, "sync")
         await_ring(cluster, name, replicas=(1, 2), synchronised=(1, 2))
+        assert _syncs_told(cluster, name) == ["started", "cancelled", "started", "done"]
         cluster.kill(1)
         eventually(lambda: not is_gone(clients.channel(3), name), within_s=LONG_S)
         found = drain(clients.channel(3), name)
         assert [it.split()[0] for it in found] == [*bodies(1, 20), b"meanwhile", b"afterwards"]
+
+
+def _syncs_told(cluster: Cluster, name: str) -> list[str]:
+    """What the events of the master say of copies to the second node."""
+    events = api(cluster, 3, "GET", "/warren/events?names=queue.sync")
+    assert isinstance(events, list)
+    told = [event["details"] for event in events]
+    assert {(row["name"], row["node"]) for row in told} == {(name, cluster.nodes[1])}
+    for row in told:
+        # The first piece is sent at once, each other one when those before it are paid for.
+        paid = row.get("bytes", 0) - LARGEST_PIECE_BYTES
+        assert row.get("took_ms", 0) >= paid * 1000 // SLOW_BYTES_PER_S, row
+    return [row.get("how", "started") for row in told]
 
 
 def _bytes_copied(ring: Ring) -> int:

@@ -16,6 +16,8 @@ from scene import Scene
 
 from warren.testing import Cluster
 
+#: Copies to mirrors are slow enough to be looked at.
+CONFIG = {"collect_statistics_interval": 500, "mirroring_sync_max_throughput": "300KB"}
 BUILT = ROOT / "src" / "warren" / "management" / "ui" / "index.html"
 
 
@@ -35,7 +37,7 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def cluster(chromium: str) -> Iterator[Cluster]:
     """Three nodes for all tests; those that hurt them leave them whole."""
-    with Cluster(3, config={"collect_statistics_interval": 500}) as nodes:
+    with Cluster(3, config=CONFIG) as nodes:
         yield nodes
 
 

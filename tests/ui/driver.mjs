@@ -56,7 +56,11 @@ const commands = {
   evaluate: ({ script }) => page.evaluate(script),
   attribute: ({ selector, name }) => page.locator(selector).first().getAttribute(name),
   disabled: ({ selector }) => page.locator(selector).first().isDisabled(),
-  picture: ({ path, full }) => page.screenshot({ path, fullPage: Boolean(full) }),
+  // Nothing is lit because the mouse was left there.
+  picture: async ({ path, full }) => {
+    await page.mouse.move(0, 0);
+    await page.screenshot({ path, fullPage: Boolean(full) });
+  },
   judge,
   troubles: () => troubles.splice(0),
 };

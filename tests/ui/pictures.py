@@ -9,21 +9,22 @@ from pathlib import Path
 
 import pika
 from browser import HOW_TO_INSTALL, Browser, find_chromium
-from scene import Scene
+from scene import SALVAGED, Api, Scene
 
 from warren.testing.cluster import Cluster
 
 FOLDER = Path(__file__).parents[2] / "docs" / "ui"
 #: Name of the picture, and where in the UI it is taken.
 PAGES = {
-    "overview": "",
+    "overview": "?span=1m",
     "queues": "queues",
-    "queue": "queues/%2F/orders.new",
+    "queue": "queues/%2F/orders.busy?span=1m",
     "queue-messages": "queues/%2F/dead.letters/messages",
     "queue-consumers": "queues/%2F/mail.outgoing/consumers",
     "queue-unacked": "queues/%2F/orders.new/unacked",
     "queue-bindings": "queues/%2F/orders.new/bindings",
     "mirrors": "queues/%2F/audit.all/mirrors",
+    "mirrors-copy": "queues/%2F/reports.yearly/mirrors",
     "exchanges": "exchanges",
     "exchange": "exchanges/%2F/shop.orders",
     "topology": "topology",
@@ -35,6 +36,7 @@ PAGES = {
     "nodes": "nodes",
     "log": "log",
     "salvage": "salvage",
+    "salvage-piece": f"salvage/node1@localhost/{SALVAGED}",
     "policies": "policies?add=1&pattern=%5Eorders&definition=%7B%22ha-mode%22%3A%22all%22%7D",
     "operator-policies": "operator-policies",
     "users": "users",
@@ -44,7 +46,10 @@ PAGES = {
     "limits": "limits",
     "definitions": "definitions",
 }
-CONFIG = {"collect_statistics_interval": 1000}
+CONFIG = {"collect_statistics_interval": 1000, "mirroring_sync_max_throughput": "300KB"}
+COPIED_MESSAGES = 1000
+#: A history for the charts.
+BUSY_S = 60
 
 
 def keep_busy(url: str, is_over: threading.Event) -> None:
@@ -60,6 +65,41 @@ def keep_busy(url: str, is_over: threading.Event) -> None:
             channel.basic_publish("", "orders.busy", b"x" * 200)
         connection.process_data_events(0.1)
     connection.close()
+
+
+def lag_behind(cluster: Cluster) -> None:
+    """A queue with a large backlog and a mirror that is to be filled; some copies that were."""
+    api = Api(cluster.management_url(1))
+    connection = pika.BlockingConnection(pika.URLParameters(cluster.url(1)))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("reports.yearly", durable=True)
+    for _ in range(COPIED_MESSAGES):
+        channel.basic_publish("", "reports.yearly", b"x" * 20_000)
+    connection.close()
+    definition = {"ha-mode": "exactly", "ha-params": 2, "ha-sync-mode": "manual"}
+    policy = {"pattern": "^reports", "definition": definition, "apply-to": "queues"}
+    api.call("PUT", "policies/%2F/reports", policy)
+    time.sleep(3)
+    act = {"action": "sync"}
+    api.call("POST", "queues/%2F/reports.yearly/actions", act)
+    time.sleep(5)
+    api.call("POST", "queues/%2F/reports.yearly/actions", {"action": "cancel_sync"})
+
+
+def begin_copy(browser: Browser, cluster: Cluster) -> None:
+    api = Api(cluster.management_url(1))
+    api.call("POST", "queues/%2F/reports.yearly/actions", {"action": "sync"})
+    browser.wait(".ring >> text=% copied")
+    time.sleep(2)
+
+
+def end_copy(cluster: Cluster) -> None:
+    api = Api(cluster.management_url(1))
+    api.call("POST", "queues/%2F/reports.yearly/actions", {"action": "cancel_sync"})
+
+
+BEFORE = {"mirrors-copy": begin_copy}
 
 
 def take(browser: Browser, name: str, dark: bool) -> None:
@@ -86,7 +126,9 @@ def main() -> int:
         is_over = threading.Event()
         busy = threading.Thread(target=keep_busy, args=(cluster.url(1), is_over))
         busy.start()
-        time.sleep(12)
+        began_s = time.monotonic()
+        lag_behind(cluster)
+        time.sleep(max(0.0, began_s + BUSY_S - time.monotonic()))
         for dark in (False, True):
             browser.open(cluster.management_url(1), dark=dark)
             browser.wait("text=Log in")
@@ -99,7 +141,13 @@ def main() -> int:
                 browser.go(place)
                 if name == "queue-messages":
                     browser.click("button:has-text('Look')")
+                if name == "dead-letters":
+                    browser.wait("text=rejected by a consumer")
+                if name in BEFORE:
+                    BEFORE[name](browser, cluster)
                 take(browser, name, dark)
+                if name == "mirrors-copy":
+                    end_copy(cluster)
         if not only or "failover" in only:
             # A node is down, and the ring shows it.
             browser.open(cluster.management_url(1))

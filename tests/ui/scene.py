@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import urllib.request
 from base64 import b64encode
 from typing import Any
@@ -11,7 +12,12 @@ from urllib.parse import quote
 
 import pika
 
+from warren.engine.salvaging import lines_of
+from warren.model.message import Address
+from warren.store.salvage import SalvageDirectory
 from warren.testing.cluster import Cluster
+from warren.wire.content import make_message
+from warren.wire.properties import encode_properties
 
 EXCHANGES = (("shop.orders", "topic"), ("shop.events", "fanout"), ("shop.dlx", "direct"))
 QUEUES: dict[str, dict[str, Any]] = {
@@ -33,6 +39,10 @@ BINDINGS = (
     ("shop.dlx", "dead.letters", "order.new"),
     ("shop.dlx", "dead.letters", "order.paid"),
 )
+#: What the first node has put aside.
+SALVAGED = "queue-7-41.messages"
+DAMAGED = "00000003-8192.bin"
+SALVAGED_MESSAGES = 12
 
 
 class Api:
@@ -66,6 +76,7 @@ class Scene:
         self._publish()
         self._consume()
         self._administrate()
+        self._salvage()
 
     def close(self) -> None:
         """Clients of nodes that were killed are gone already."""
@@ -108,6 +119,7 @@ class Scene:
                         delivery_mode=2,
                         content_type="application/json",
                         message_id=f"m-{number}",
+                        timestamp=int(time.time()),
                         headers={"tenant": "berlin"},
                     ),
                 )
@@ -129,7 +141,8 @@ class Scene:
         api = Api(self.cluster.management_url(1))
         api.call("PUT", "users/olga", {"password": "a long one", "tags": "monitoring"})
         api.call("PUT", "users/paul", {"password": "a long one", "tags": "management"})
-        for user in ("olga", "paul"):
+        api.call("PUT", "users/petra", {"password": "a long one", "tags": "policymaker"})
+        for user in ("olga", "paul", "petra"):
             rights = {"configure": "^shop\\.", "write": ".*", "read": ".*"}
             api.call("PUT", f"permissions/%2F/{user}", rights)
         topics = {"exchange": "shop.orders", "write": "^order\\.", "read": ".*"}
@@ -146,3 +159,23 @@ class Scene:
         api.call("PUT", "policies/%2F/mirrored", everywhere)
         limit = {"pattern": ".*", "definition": {"max-length": 1000000}, "apply-to": "queues"}
         api.call("PUT", "operator-policies/%2F/nobody-beyond", limit)
+
+    def _salvage(self) -> None:
+        """As a node writes it that was master, was away, and is not any more."""
+        folder = SalvageDirectory(str(self.cluster.data_dir(1) / "salvage"))
+        put_aside(folder, SALVAGED.removesuffix(".messages"), SALVAGED_MESSAGES, "orders.new")
+        folder.keep(
+            DAMAGED.removesuffix("-8192.bin"), 8192, b"\x00" * 300, "a checksum does not fit"
+        )
+
+
+def put_aside(folder: SalvageDirectory, name: str, count: int, queue: str) -> None:
+    """Messages that the cluster has gone on without."""
+    rows = []
+    for number in range(count):
+        body = json.dumps({"order": 2000 + number}).encode()
+        header = encode_properties({"content_type": "application/json"}, len(body))
+        rows.append((number, make_message(Address(b"shop.orders", b"order.new"), header, body)))
+    reason = "the cluster has gone on without them"
+    note = {"vhost": "/", "queue": queue, "messages": count, "reason": reason}
+    folder.keep_messages(name, lines_of(rows), note)

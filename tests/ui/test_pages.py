@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 from browser import Browser
-from scene import Scene
+from scene import DAMAGED, SALVAGED, SALVAGED_MESSAGES, Api, Scene
 
 from warren.testing import Cluster
 
@@ -29,7 +31,9 @@ PAGES = {
     "nodes": "metadata leader",
     "nodes/node2@localhost": "Descriptors",
     "log": "authenticated and granted access",
-    "salvage": "Nothing had to be put aside",
+    "salvage": f"{SALVAGED_MESSAGES} messages of orders.new",
+    f"salvage/node1@localhost/{SALVAGED}": "Publish again …",
+    f"salvage/node1@localhost/{DAMAGED}": "bytes of a log that could not be understood",
     "policies": "temporary",
     "operator-policies": "nobody-beyond",
     "users": "olga",
@@ -42,6 +46,18 @@ PAGES = {
 }
 
 
+def all_places(cluster: Cluster) -> dict[str, str]:
+    """Those of the table, and of a client that is connected."""
+    rows = Api(cluster.management_url(1)).call("GET", "channels")
+    channel = next(row for row in rows if row["consumer_count"])
+    client = quote(channel["connection_details"]["name"], safe="")
+    return {
+        **PAGES,
+        f"connections/{client}": "What the client says of itself",
+        f"channels/{quote(channel['name'], safe='')}": "Prefetch of a consumer",
+    }
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_page(shared_browser: Browser, cluster: Cluster, scene: Scene, dark: bool) -> None:
     """Each shows its data, has no error on its console, and axe-core finds nothing serious."""
@@ -51,7 +67,7 @@ def test_every_page(shared_browser: Browser, cluster: Cluster, scene: Scene, dar
     browser.wait("text=Log in")
     faults = {"login": browser.judge()}
     browser.log_in()
-    for place, shown in PAGES.items():
+    for place, shown in all_places(cluster).items():
         browser.go(place)
         browser.wait(f"main >> text={shown} >> visible=true")
         faults[place] = browser.judge() + browser.troubles()
@@ -59,6 +75,16 @@ def test_every_page(shared_browser: Browser, cluster: Cluster, scene: Scene, dar
     browser.click("button:has-text('Purge')")
     browser.wait("dialog[open]")
     faults["dialog"] = browser.judge()
+    browser.press("Escape")
+    browser.wait_gone("dialog")
+    browser.go("dead-letters")
+    browser.click("button:has-text('Example')")
+    browser.wait("main >> text=x-death")
+    faults["example"] = browser.judge()
+    browser.go("queues")
+    browser.click("summary:has-text('Columns')")
+    browser.wait("text=As they were")
+    faults["columns"] = browser.judge() + browser.troubles()
     assert {place: found for place, found in faults.items() if found} == {}
 
 
@@ -67,7 +93,7 @@ def test_it_fits_a_narrow_screen(shared_browser: Browser, cluster: Cluster, scen
     browser.open(cluster.management_url(1), width=400, height=800)
     browser.log_in()
     too_wide = {}
-    for place in PAGES:
+    for place in all_places(cluster):
         browser.go(place)
         width = browser.do("evaluate", script="document.documentElement.scrollWidth")
         if width > 400:

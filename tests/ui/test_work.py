@@ -115,29 +115,3 @@ def test_several_queues_are_deleted_at_once(browser: Browser, api: Api) -> None:
     browser.click("dialog button.danger")
     browser.wait("text=Nothing matches the filter")
     assert not [row for row in api.call("GET", "queues") if row["name"].startswith("bulk.")]
-
-
-def test_a_killed_node_is_in_the_timeline_and_the_ring_is_drawn_anew(
-    browser: Browser, cluster: Cluster, api: Api
-) -> None:
-    api.call("PUT", "queues/%2F/ha.watched", {"durable": True})
-    definition = {"ha-mode": "all", "ha-sync-mode": "automatic"}
-    policy = {"pattern": "^ha\\.", "definition": definition, "apply-to": "queues"}
-    api.call("PUT", "policies/%2F/ha-all", policy)
-    browser.go("queues/%2F/ha.watched/mirrors")
-    browser.until(lambda: browser.amount(".ring .spot.in-sync") == 3, "three copies in sync")
-    browser.go("cluster")
-    browser.wait("text=live")
-    cluster.kill(3)
-    try:
-        browser.wait(".events >> text=node3@localhost is down")
-        browser.wait(".tile.down >> text=node3")
-        browser.go("queues/%2F/ha.watched/mirrors")
-        browser.until(lambda: browser.amount(".ring .spot.in-sync") == 2, "two copies in sync")
-    finally:
-        cluster.start(3)
-    browser.go("cluster")
-    browser.until(lambda: browser.amount(".tile.down") == 0, "all nodes running")
-    browser.wait(".events >> text=node3@localhost has started")
-    browser.go("queues/%2F/ha.watched/mirrors")
-    browser.until(lambda: browser.amount(".ring .spot.in-sync") == 3, "three copies again")

@@ -24,7 +24,7 @@ import { OverviewPage } from "./pages/overview";
 import { PoliciesPage } from "./pages/policies";
 import { QueuePage } from "./pages/queue";
 import { QueuesPage } from "./pages/queues";
-import { SalvagePage } from "./pages/salvage";
+import { SalvagePage, SalvagePiecePage } from "./pages/salvage";
 import { TopologyPage } from "./pages/topology";
 import { UserPage, UsersPage } from "./pages/users";
 import { VhostPage, VhostsPage } from "./pages/vhosts";
@@ -92,7 +92,7 @@ function page(): JSX.Element {
   if (first === "cluster") return <ClusterPage tab={second ?? "timeline"} />;
   if (first === "nodes") return second ? <NodePage key={second} name={second} /> : <NodesPage />;
   if (first === "log") return <LogPage />;
-  if (first === "salvage") return <SalvagePage />;
+  if (first === "salvage") return second && third ? <SalvagePiecePage key={`${second} ${third}`} node={second} file={third} /> : <SalvagePage />;
   if (first === "policies") return <PoliciesPage key="user" operator={false} />;
   if (first === "operator-policies") return <PoliciesPage key="operator" operator />;
   if (first === "users") return second ? <UserPage key={second} name={second} /> : <UsersPage />;

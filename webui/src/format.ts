@@ -95,3 +95,11 @@ export function shortNode(name: string): string {
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
+
+const COMMANDS_MAX = 5;
+
+/** Several commands as one paste; of very many, the first ones and a note. */
+export function shellCommands(commands: string[]): string {
+  const more = commands.length - COMMANDS_MAX;
+  return [...commands.slice(0, COMMANDS_MAX), ...(more > 0 ? [`# ... and ${more} more`] : [])].join("\n");
+}

@@ -1,6 +1,6 @@
 // Where the replicas of a queue stand on the picture of its ring, and what its hops say.
 
-import { count, duration } from "./format";
+import { bytes, count, duration, percent } from "./format";
 import type { Mirrors, Replica, Sync } from "./types";
 
 export interface Spot {
@@ -16,6 +16,8 @@ export interface Hop {
   label: string;
   x: number;
   y: number;
+  /** To which side of its place the label goes: away from the ring. */
+  anchor: "start" | "middle" | "end";
   isBroken: boolean;
 }
 
@@ -23,6 +25,9 @@ export interface Drawing {
   spots: Spot[];
   hops: Hop[];
 }
+
+/** How far from its hop a label begins. */
+const LABEL_OFF = 14;
 
 /** Master first, mirrors in their order, learners after them. */
 export function inOrder(replicas: Replica[]): Replica[] {
@@ -41,32 +46,54 @@ export function draw(replicas: Replica[], center: number, radius: number, size: 
     const angle = (2 * Math.PI * i) / ordered.length - Math.PI / 2;
     return { replica, x: center + radius * Math.cos(angle), y: center + radius * Math.sin(angle) };
   });
-  const hops = spots.map((from, i) => hop(from, spots[(i + 1) % spots.length]!, center, size, i === spots.length - 1));
+  const hops = spots.map((from, i) => hop(from, spots[(i + 1) % spots.length]!, center, size, i === spots.length - 1, spots.length === 2));
   return { spots, hops };
 }
 
-function hop(from: Spot, to: Spot, center: number, size: number, isLast: boolean): Hop {
+function hop(from: Spot, to: Spot, center: number, size: number, isLast: boolean, isOfTwo: boolean): Hop {
   const [dx, dy] = [to.x - from.x, to.y - from.y];
   const length = Math.hypot(dx, dy) || 1;
   // Bent outwards, so that the two hops of a ring of two do not lie upon each other.
   const [nx, ny] = [dy / length, -dx / length];
-  const bend = length * 0.22;
+  // With two, wide enough for what stands in the middle.
+  const bend = length * (isOfTwo ? 0.75 : 0.22);
   const [mx, my] = [(from.x + to.x) / 2 + nx * bend, (from.y + to.y) / 2 + ny * bend];
   const start = towards(from, { x: mx, y: my }, size + 4);
   const end = towards(to, { x: mx, y: my }, size + 10);
-  const out = Math.hypot(mx - center, my - center) || 1;
-  const lag = to.replica.lag_messages ?? 0;
+  // The curve itself is half as far out as what it is bent towards.
+  const [cx, cy] = [((from.x + to.x) / 2 + mx) / 2, ((from.y + to.y) / 2 + my) / 2];
+  const out = Math.hypot(cx - center, cy - center) || 1;
+  const aside = (cx - center) / out;
   const isBroken = from.replica.online === false || to.replica.online === false;
   return {
     from: from.replica.node,
     to: to.replica.node,
     path: `M${round(start.x)} ${round(start.y)} Q${round(mx)} ${round(my)} ${round(end.x)} ${round(end.y)}`,
-    // The last hop brings the word back that all have it.
-    label: isBroken ? "broken" : isLast ? "done" : lag === 0 ? "no lag" : `${count(lag)} behind`,
-    x: round(mx + ((mx - center) / out) * 10),
-    y: round(my + ((my - center) / out) * 10),
+    // The last hop brings the word back.
+    label: isBroken ? "broken" : isLast ? "acknowledged" : lagText(to.replica),
+    x: round(cx + aside * LABEL_OFF),
+    y: round(cy + ((cy - center) / out) * LABEL_OFF),
+    anchor: aside > 0.3 ? "start" : aside < -0.3 ? "end" : "middle",
     isBroken,
   };
+}
+
+function lagText({ sync, synchronised, lag_messages: lag }: Replica): string {
+  if (sync) return `${Math.floor(percent(sync.done, sync.total))} % copied`;
+  if (!synchronised) return "lacks messages";
+  return lag ? `${count(lag)} behind` : "no lag";
+}
+
+/** The part of the ground that is drawn on. */
+export function boundsOf(spots: Spot[], hops: Hop[], size: number): { x: number; y: number; width: number; height: number } {
+  const edge = size + 12;
+  // The room that a label takes.
+  const [wide, high] = [92, 12];
+  const ends = { start: [0, wide], middle: [-wide / 2, wide / 2], end: [-wide, 0] };
+  const xs = [...spots.flatMap(({ x }) => [x - edge, x + edge]), ...hops.flatMap(({ x, anchor }) => ends[anchor].map((off) => x + off))];
+  const ys = [...spots.flatMap(({ y }) => [y - edge, y + edge]), ...hops.flatMap(({ y }) => [y - high, y + high])];
+  const [left, top] = [Math.min(...xs), Math.min(...ys)];
+  return { x: round(left), y: round(top), width: round(Math.max(...xs) - left), height: round(Math.max(...ys) - top) };
 }
 
 function towards(from: { x: number; y: number }, to: { x: number; y: number }, distance: number): { x: number; y: number } {
@@ -87,6 +114,7 @@ export function asMirrors(answer: Mirrors | Replica[]): Mirrors {
 export function syncText(sync: Sync): string {
   const parts = [`${count(sync.done)} of ${count(sync.total)} messages`];
   if (sync.messages_per_second) parts.push(`${count(Math.round(sync.messages_per_second))}/s`);
+  if (sync.bytes_per_second) parts.push(`${bytes(Math.round(sync.bytes_per_second))}/s`);
   if (sync.eta_seconds !== null && sync.eta_seconds !== undefined) parts.push(`${duration(sync.eta_seconds * 1000)} to go`);
   return parts.join(", ");
 }

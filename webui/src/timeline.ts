@@ -1,5 +1,6 @@
 // What happened to the nodes, as lanes over time.
 
+import { bytes, duration, plural } from "./format";
 import type { ClusterEvent } from "./types";
 
 export interface Span {
@@ -13,17 +14,26 @@ export interface Mark {
   event: ClusterEvent;
 }
 
+/** A copy of a queue on its way to the node of the lane. */
+export interface Copy extends Span {
+  name: string;
+  vhost: string;
+  /** How it ended, when it has. */
+  how: string | null;
+}
+
 export interface Lane {
   node: string;
   down: Span[];
+  copies: Copy[];
   marks: Mark[];
 }
 
 /** How the names of the events begin that the timeline shows. */
-export const NAMES = ["node.", "cluster.", "link.", "mirror.", "queue.master", "queue.promoted", "queue.mirror", "queue.sync", "queue.damaged", "queue.salvaged", "policy.", "alarm.", "vhost.", "shovel."];
+export const NAMES = ["node.", "cluster.", "link.", "mirror.", "queue.master", "queue.promoted", "queue.mirror", "queue.sync", "queue.damaged", "queue.salvaged", "queue.republished", "rebalance.", "policy.", "alarm.", "vhost.", "shovel."];
 
 /** What only the node says that it happened to; it is asked for at all nodes. */
-export const OWN_NAMES = ["queue.promoted", "queue.salvaged", "queue.damaged", "alarm."];
+export const OWN_NAMES = ["queue.promoted", "queue.sync", "queue.salvaged", "queue.republished", "queue.damaged", "alarm."];
 
 /** The node an event is about; the one that was asked, when it names none. */
 export function nodeOf(event: ClusterEvent, asked: string): string {
@@ -32,17 +42,54 @@ export function nodeOf(event: ClusterEvent, asked: string): string {
 }
 
 export function lanes(events: ClusterEvent[], nodes: string[], asked: string): Lane[] {
-  const found = new Map<string, Lane>(nodes.map((node) => [node, { node, down: [], marks: [] }]));
+  const found = new Map<string, Lane>(nodes.map((node) => [node, { node, down: [], copies: [], marks: [] }]));
   for (const event of events) {
     const node = nodeOf(event, asked);
-    const lane = found.get(node) ?? { node, down: [], marks: [] };
+    const lane = found.get(node) ?? { node, down: [], copies: [], marks: [] };
     found.set(node, lane);
+    if (copied(lane, event)) continue;
+    if (event.event === "node.down") endCopies(lane, event.timestamp);
     lane.marks.push({ at: event.timestamp, event });
     const open = lane.down.at(-1);
     if (event.event === "node.down" && (!open || open.to !== null)) lane.down.push({ from: event.timestamp, to: null });
     if ((event.event === "node.up" || event.event === "node.registered") && open && open.to === null) open.to = event.timestamp;
   }
   return [...found.values()];
+}
+
+/** Whether the event is about a copy to the lane's node: that is a bar, not a mark. */
+function copied(lane: Lane, { event, details, timestamp }: ClusterEvent): boolean {
+  if (event !== "queue.sync_started" && event !== "queue.sync_ended") return false;
+  const { name, vhost, how } = details as { name: string; vhost: string; how?: string };
+  const open = lane.copies.find((copy) => copy.to === null && copy.name === name && copy.vhost === vhost);
+  if (open) Object.assign(open, { to: timestamp, how: how ?? "interrupted" });
+  if (event === "queue.sync_started") lane.copies.push({ from: timestamp, to: null, name, vhost, how: null });
+  return true;
+}
+
+/** Who is down gets nothing any more. */
+function endCopies(lane: Lane, at: number): void {
+  for (const copy of lane.copies) if (copy.to === null) Object.assign(copy, { to: at, how: "interrupted" });
+}
+
+/** What is told as one line: the same, many times, of one node at about the same time. */
+export interface Group {
+  first: ClusterEvent;
+  events: ClusterEvent[];
+}
+
+const TOGETHER_MS = 5000;
+
+/** Events, newest first; a failover of a thousand queues is one line. */
+export function grouped(events: ClusterEvent[]): Group[] {
+  const found: Group[] = [];
+  for (const event of [...events].reverse()) {
+    const last = found.findLast((group) => group.first.event === event.event && group.first.seen_by === event.seen_by);
+    const isNear = last !== undefined && last.events.at(-1)!.timestamp - event.timestamp < TOGETHER_MS;
+    if (isNear && event.event.startsWith("queue.")) last.events.push(event);
+    else found.push({ first: event, events: [event] });
+  }
+  return found;
 }
 
 const WORDS: Record<string, (d: Record<string, unknown>) => string> = {
@@ -57,7 +104,12 @@ const WORDS: Record<string, (d: Record<string, unknown>) => string> = {
   "link.down": (d) => `link to ${d.node} is lost`,
   "queue.promoted": (d) => `queue ${d.name} in ${d.vhost} got a new master (epoch ${d.epoch})`,
   "queue.promoted_unclean": (d) => `queue ${d.name} in ${d.vhost}: a mirror that was not in sync became master`,
-  "queue.salvaged": (d) => `queue ${d.name} in ${d.vhost}: operations that others do not have were put aside`,
+  "queue.salvaged": (d) => `queue ${d.name} in ${d.vhost}: ${d.messages ?? "some"} messages that others do not have were put aside`,
+  "queue.republished": (d) => `queue ${d.name} in ${d.vhost}: ${d.messages} messages that had been put aside are back`,
+  "queue.sync_started": (d) => `queue ${d.name} in ${d.vhost} is being copied to ${d.node}`,
+  "queue.sync_ended": (d) => `queue ${d.name} in ${d.vhost}: the copy to ${d.node} ${COPY_ENDS[String(d.how)] ?? "ended"}, ${bytes(d.bytes as number)} in ${duration(d.took_ms as number)}`,
+  "rebalance.started": (d) => `masters are being spread over the nodes: ${d.planned} are to move`,
+  "rebalance.ended": (d) => `masters were spread over the nodes: ${d.moved} moved, ${d.failed} did not`,
   "queue.damaged": (d) => `queue ${d.name} in ${d.vhost} was damaged on disk: ${d.what}`,
   "policy.set": (d) => `policy ${d.name} was set in ${d.vhost}`,
   "policy.cleared": (d) => `policy ${d.name} was removed from ${d.vhost}`,
@@ -66,6 +118,12 @@ const WORDS: Record<string, (d: Record<string, unknown>) => string> = {
   "alarm.set": (d) => `${d.resource} is short: publishers wait`,
   "alarm.cleared": (d) => `${d.resource} is no longer short`,
 };
+
+const COPY_ENDS: Record<string, string> = { done: "is complete", cancelled: "was cancelled", interrupted: "was interrupted" };
+
+export function groupWording({ first, events }: Group): string {
+  return events.length === 1 ? wording(first) : `${wording(first)}; and so for ${plural(events.length - 1, first.event.startsWith("queue.sync") ? "other copy" : "other queue", first.event.startsWith("queue.sync") ? "other copies" : "other queues")}`;
+}
 
 export function wording(event: ClusterEvent): string {
   const words = WORDS[event.event];
@@ -79,7 +137,8 @@ export function wording(event: ClusterEvent): string {
 export function toneOf(event: ClusterEvent): "good" | "bad" | "warn" | "plain" {
   const name = event.event;
   if (/down$|no_majority|alarm\.set|damaged|salvaged|unclean/.test(name)) return "bad";
-  if (/up$|ready|registered|alarm\.cleared|synchronised|synced/.test(name)) return "good";
+  if (/up$|ready|registered|alarm\.cleared|republished|rebalance\.ended/.test(name)) return "good";
+  if (name === "queue.sync_ended") return event.details.how === "done" ? "good" : "warn";
   if (/leader|master|promoted|forgotten|sync/.test(name)) return "warn";
   return "plain";
 }

@@ -17,9 +17,17 @@ export interface Edge {
   labels: string[];
 }
 
+/** A place that an edge goes through on its way across a column, so that it runs behind no box. */
+export interface Spot {
+  column: number;
+  row: number;
+}
+
 export interface Picture {
   boxes: Map<string, Box>;
-  edges: Edge[];
+  edges: (Edge & { via: Spot[] })[];
+  /** How many places each column has. */
+  heights: number[];
   columns: number;
   rows: number;
 }
@@ -65,29 +73,48 @@ function depths(edges: Edge[], exchanges: string[]): Map<string, number> {
 
 export function layOut(bindings: Binding[]): Picture {
   const edges = edgesOf(bindings);
-  const ids = [...new Set(edges.flatMap((edge) => [edge.from, edge.to]))];
-  const exchanges = ids.filter((each) => each.startsWith("exchange "));
-  const depth = depths(edges, exchanges);
+  const ids = [...new Set(edges.flatMap((edge) => [edge.from, edge.to]))].sort();
+  const depth = depths(edges, ids.filter((each) => each.startsWith("exchange ")));
   const last = Math.max(0, ...depth.values()) + 1;
+  const columnOf = (each: string) => (each.startsWith("queue ") ? last : (depth.get(each) ?? 0));
   const columns: string[][] = Array.from({ length: last + 1 }, () => []);
-  for (const each of ids.sort()) columns[each.startsWith("queue ") ? last : (depth.get(each) ?? 0)]!.push(each);
+  for (const each of ids) columns[columnOf(each)]!.push(each);
+  // An edge across several columns becomes steps from column to column, each with a place of its own.
+  const ways = edges.map((edge) => {
+    const via = Array.from({ length: Math.max(0, columnOf(edge.to) - columnOf(edge.from) - 1) }, (_, i) => columnOf(edge.from) + 1 + i);
+    const names = via.map((column) => `via ${column} ${edge.from}\n${edge.to}`);
+    names.forEach((name, i) => columns[via[i]!]!.push(name));
+    return { edge, via, names, steps: [edge.from, ...names, edge.to] };
+  });
+  const steps = ways.flatMap((way) => way.steps.slice(1).map((to, i) => ({ from: way.steps[i]!, to })));
   const rows = new Map<string, number>();
-  columns.forEach((column, i) => place(column, i, edges, rows));
-  // Once more from the right, so that sources stand near what they lead to.
+  columns.forEach((column, i) => place(column, i, steps, rows));
+  // Once more from the right, so that sources stand near what they lead to; then from the left again.
   for (let i = columns.length - 2; i >= 0; i -= 1) {
-    columns[i] = settle(columns[i]!, (each) => mean(edges.filter((edge) => edge.from === each).map((edge) => rows.get(edge.to) ?? 0)), rows);
+    columns[i] = settle(columns[i]!, (each) => mean(steps.filter((step) => step.from === each).map((step) => rows.get(step.to) ?? 0)), rows);
   }
+  columns.forEach((column, i) => i > 0 && place(column, i, steps, rows));
   const boxes = new Map<string, Box>();
-  columns.forEach((column, i) =>
-    column.forEach((each) => {
-      const [kind, ...name] = each.split(" ");
-      boxes.set(each, { id: each, kind: kind as Box["kind"], name: name.join(" "), column: i, row: rows.get(each) ?? 0 });
-    }),
-  );
-  return { boxes, edges, columns: columns.length, rows: Math.max(1, ...columns.map((column) => column.length)) };
+  for (const each of ids) {
+    const [kind, ...name] = each.split(" ");
+    boxes.set(each, { id: each, kind: kind as Box["kind"], name: name.join(" "), column: columnOf(each), row: rows.get(each) ?? 0 });
+  }
+  const heights = columns.map((column) => column.length);
+  return {
+    boxes,
+    edges: ways.map(({ edge, via, names }) => ({ ...edge, via: via.map((column, i) => ({ column, row: rows.get(names[i]!) ?? 0 })) })),
+    heights,
+    columns: columns.length,
+    rows: Math.max(1, ...heights),
+  };
 }
 
-function place(column: string[], i: number, edges: Edge[], rows: Map<string, number>): void {
+interface Step {
+  from: string;
+  to: string;
+}
+
+function place(column: string[], i: number, edges: Step[], rows: Map<string, number>): void {
   if (i === 0) column.forEach((each, row) => rows.set(each, row));
   else settle(column, (each) => mean(edges.filter((edge) => edge.to === each).map((edge) => rows.get(edge.from) ?? 0)), rows);
 }
@@ -100,4 +127,29 @@ function settle(column: string[], wish: (each: string) => number, rows: Map<stri
 
 function mean(values: number[]): number {
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : 0;
+}
+
+/** One step of an edge, in points. */
+export interface Curve {
+  x1: number;
+  y1: number;
+  x2: number;
+  y2: number;
+}
+
+/** Steps from column to column, and straight on where a column is crossed. */
+export function pathOf(curves: Curve[]): string {
+  return curves
+    .map(({ x1, y1, x2, y2 }, i) => {
+      const half = (x2 - x1) / 2;
+      return `${i === 0 ? "M" : "L"}${x1} ${y1} C${x1 + half} ${y1} ${x2 - half} ${y2} ${x2} ${y2}`;
+    })
+    .join(" ");
+}
+
+/** A place on such a curve. */
+export function along({ x1, y1, x2, y2 }: Curve, part: number): { x: number; y: number } {
+  const half = (x2 - x1) / 2;
+  const [a, b, c, d] = [(1 - part) ** 3, 3 * (1 - part) ** 2 * part, 3 * (1 - part) * part ** 2, part ** 3];
+  return { x: a * x1 + b * (x1 + half) + c * (x2 - half) + d * x2, y: (a + b) * y1 + (c + d) * y2 };
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { asMirrors, draw, fallbackExplanation, inOrder, syncText } from "../src/ring";
+import { asMirrors, boundsOf, draw, fallbackExplanation, inOrder, syncText } from "../src/ring";
 import type { Replica } from "../src/types";
 
 const replica = (node: string, role: string, more: Partial<Replica> = {}): Replica => ({ node, role, synchronised: true, online: true, lag_messages: 0, ...more });
@@ -20,8 +20,8 @@ test("hops go round, say how far the next one is behind, and the last brings the
   const { hops } = draw(ring, 200, 100, 30);
   expect(hops.map(({ from, to, label }) => [from, to, label])).toEqual([
     ["n1", "n2", "12 behind"],
-    ["n2", "n3", "no lag"],
-    ["n3", "n1", "done"],
+    ["n2", "n3", "lacks messages"],
+    ["n3", "n1", "acknowledged"],
   ]);
 });
 
@@ -56,4 +56,18 @@ test("who becomes master is told where the node does not say", () => {
 test("a synchronisation is told with its speed and end", () => {
   expect(syncText({ done: 500, total: 2000, messages_per_second: 250, eta_seconds: 6 })).toBe("500 of 2,000 messages, 250/s, 6 s to go");
   expect(syncText({ done: 0, total: 10, eta_seconds: null })).toBe("0 of 10 messages");
+});
+
+test("a hop to a mirror that is filled says how far that is", () => {
+  const { hops } = draw([replica("n1", "master"), replica("n2", "learner", { synchronised: false, sync: { done: 459, total: 1000 } })], 200, 100, 30);
+  expect(hops[0]!.label).toBe("45 % copied");
+});
+
+test("no more ground is shown than is drawn on, and all of that", () => {
+  const { spots, hops } = draw(ring, 200, 100, 30);
+  const box = boundsOf(spots, hops, 30);
+  for (const { x, y } of [...spots, ...hops]) {
+    expect(x > box.x && x < box.x + box.width && y > box.y && y < box.y + box.height).toBe(true);
+  }
+  expect(boundsOf(draw([replica("n1", "master")], 200, 100, 30).spots, [], 30)).toEqual({ x: 158, y: 158, width: 84, height: 84 });
 });

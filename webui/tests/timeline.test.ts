@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { joined, lanes, toneOf, wording } from "../src/timeline";
+import { grouped, groupWording, joined, lanes, toneOf, wording } from "../src/timeline";
 import type { ClusterEvent } from "../src/types";
 
 const event = (id: number, name: string, details: Record<string, unknown> = {}): ClusterEvent => ({ id, timestamp: id * 1000, event: name, details });
@@ -43,4 +43,48 @@ test("nodes count their events each for itself", () => {
   const all = joined([event(1, "node.down", { node: "n3" }), event(2, "link.down", { node: "n3" })], [theirs], 10);
   expect(all.map(({ event: name }) => name)).toEqual(["node.down", "queue.promoted", "link.down"]);
   expect(lanes([theirs], [], "n1")[0]!.node).toBe("n2");
+});
+
+const copy = (id: number, what: string, name: string, more: Record<string, unknown> = {}) => event(id, `queue.sync_${what}`, { name, vhost: "/", node: "n2", ...more });
+
+test("copies are bars in the lane of the node that gets them", () => {
+  const events = [copy(1, "started", "a"), copy(2, "started", "b"), copy(4, "ended", "a", { how: "done" }), copy(5, "started", "a")];
+  const lane = lanes(events, ["n1", "n2"], "n1")[1]!;
+  expect(lane.copies.map(({ name, from, to, how }) => [name, from, to, how])).toEqual([
+    ["a", 1000, 4000, "done"],
+    ["b", 2000, null, null],
+    ["a", 5000, null, null],
+  ]);
+  expect(lane.marks).toEqual([]);
+});
+
+test("a node that goes down ends the copies to it, and so does a new one of the same queue", () => {
+  const lane = lanes([copy(1, "started", "a"), copy(2, "started", "a"), event(3, "node.down", { node: "n2" })], ["n2"], "n1")[0]!;
+  expect(lane.copies.map(({ to, how }) => [to, how])).toEqual([
+    [2000, "interrupted"],
+    [3000, "interrupted"],
+  ]);
+});
+
+test("an end whose beginning nobody knows of is no bar", () => {
+  expect(lanes([copy(1, "ended", "a", { how: "done" })], ["n2"], "n1")[0]!.copies).toEqual([]);
+});
+
+test("a failover of many queues is one line, newest first", () => {
+  const promoted = (id: number, seen: string) => ({ ...event(id, "queue.promoted", { name: `q${id}`, vhost: "/", epoch: 2 }), seen_by: seen });
+  const groups = grouped([event(1, "node.down", { node: "n1" }), promoted(2, "n2"), promoted(3, "n3"), promoted(4, "n2"), promoted(20, "n2")]);
+  expect(groups.map(({ first, events }) => [first.id, events.length])).toEqual([
+    [20, 1],
+    [4, 2],
+    [3, 1],
+    [1, 1],
+  ]);
+  expect(groupWording(groups[1]!)).toContain("and so for 1 other queue");
+  expect(groupWording(groups[3]!)).toBe("n1 is down");
+});
+
+test("how a copy ended is told", () => {
+  const ended = (how: string) => copy(1, "ended", "a", { how, bytes: 2048, took_ms: 1500 });
+  expect(wording(ended("done"))).toBe("queue a in /: the copy to n2 is complete, 2 KiB in 2 s");
+  expect(["done", "cancelled"].map((how) => toneOf(ended(how)))).toEqual(["good", "warn"]);
 });

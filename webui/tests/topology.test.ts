@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { edgesOf, layOut } from "../src/topology";
+import { along, edgesOf, layOut, pathOf } from "../src/topology";
 import type { Binding } from "../src/types";
 
 const binding = (source: string, destination: string, key: string = "", kind: "queue" | "exchange" = "queue"): Binding => ({
@@ -36,4 +36,23 @@ test("no two boxes share a place", () => {
 
 test("names may hold spaces", () => {
   expect(layOut([binding("my exchange", "my queue")]).boxes.get("queue my queue")!.name).toBe("my queue");
+});
+
+test("an edge across a column has a place of its own there", () => {
+  const { boxes, edges, heights, rows } = layOut([binding("a", "b", "", "exchange"), binding("b", "q"), binding("a", "r")]);
+  const long = edges.find(({ to }) => to === "queue r")!;
+  expect(long.via).toHaveLength(1);
+  expect(long.via[0]!.column).toBe(1);
+  expect(long.via[0]!.row).not.toBe(boxes.get("exchange b")!.row);
+  expect([heights, rows]).toEqual([[1, 2, 2], 2]);
+});
+
+test("curves begin and end level, and labels lie on them", () => {
+  const curve = { x1: 0, y1: 0, x2: 100, y2: 50 };
+  expect(pathOf([curve, { x1: 200, y1: 50, x2: 300, y2: 50 }])).toBe("M0 0 C50 0 50 50 100 50 L200 50 C250 50 250 50 300 50");
+  expect([along(curve, 0), along(curve, 0.5), along(curve, 1)]).toEqual([
+    { x: 0, y: 0 },
+    { x: 50, y: 25 },
+    { x: 100, y: 50 },
+  ]);
 });

@@ -55,8 +55,17 @@ class Copies:
             self._engine.timers.at(due_ms, self._go_on)
 
     def _go_on(self, now_ms: int) -> None:
-        self._is_due = False
+        # It stays due until the end: a piece that is sent has the next one wanted at once, and that
+        # one is to wait until this one is paid for.
         self._next_ms = now_ms + SLICE_MS
+        try:
+            self._send(now_ms)
+        finally:
+            self._is_due = False
+        if self._wanted:
+            self._arm()
+
+    def _send(self, now_ms: int) -> None:
         limit = self._bytes_per_s_max
         room, sent = self._room(now_ms), 0
         while self._wanted and sent < room:
@@ -69,8 +78,6 @@ class Copies:
                 # What was sent is paid for in time.
                 self._next_ms = max(self._next_ms, now_ms + sent * 1000 // limit)
                 break
-        if self._wanted:
-            self._arm()
 
     def _room(self, now_ms: int) -> int:
         """How many bytes may go out now."""

@@ -122,7 +122,7 @@ class Mirror:
             self._begin_anew()
         self.replica.view(view, registered)
         for learner in [name for name in self.syncs if name not in view.learners]:
-            del self.syncs[learner]
+            self._copy_ended(learner, "done" if learner in view.in_sync else "interrupted")
         self.carry_out()
 
     def _begin_anew(self) -> None:
@@ -168,8 +168,9 @@ class Mirror:
             (learner, session), after, upto, size, self.batch_messages
         )
         self.replica.chunk_read(learner, session, cursor, data, is_last)
-        state = self.syncs.setdefault(learner, SyncState(self._engine.clock.now_ms()))
-        state.bytes_done += len(data)
+        state = self._copy_of(learner)
+        if state is not None:
+            state.bytes_done += len(data)
         self.carry_out()
         return len(data)
 
@@ -186,6 +187,7 @@ class Mirror:
         if self.replica is None or not self.replica.is_copying:
             return False
         self.replica.cancel_sync()
+        self.end_copies("cancelled")
         self.carry_out()
         return True
 
@@ -276,6 +278,7 @@ class Mirror:
     def _deposed(self, _effect: effects.Deposed) -> None:
         """Whoever holds deliveries of the old object holds nothing; another one is the copy."""
         queue = self.queue
+        self.end_copies("interrupted")
         self.log.stand_down()
         if queue.vhost.queues.get(queue.name) is not queue:
             # It never served: what stands for the queue here keeps what it has not been answered.
@@ -291,8 +294,28 @@ class Mirror:
         self._mirrors.propose(command(self.key, effect.epoch, effect.node))
 
     def _sync_progress(self, effect: effects.SyncProgress) -> None:
-        state = self.syncs.setdefault(effect.learner, SyncState(self._engine.clock.now_ms()))
-        state.done, state.total = effect.done, effect.upto
+        state = self._copy_of(effect.learner)
+        if state is not None:
+            state.done, state.total = effect.done, effect.upto
+
+    def _copy_of(self, learner: str) -> SyncState | None:
+        """None when nobody wants one: what was under way when it was cancelled begins none anew."""
+        state = self.syncs.get(learner)
+        if state is None and self.replica is not None and self.replica.is_copying:
+            state = self.syncs[learner] = SyncState(self._engine.clock.now_ms())
+            self._mirrors.note("queue.sync_started", self.queue, node=learner)
+        return state
+
+    def _copy_ended(self, learner: str, how: str) -> None:
+        state = self.syncs.pop(learner)
+        took_ms = self._engine.clock.now_ms() - state.since_ms
+        told = {"node": learner, "how": how, "bytes": state.bytes_done, "took_ms": took_ms}
+        self._mirrors.note("queue.sync_ended", self.queue, **told)
+
+    def end_copies(self, how: str) -> None:
+        """No learner is given anything any more."""
+        for learner in list(self.syncs):
+            self._copy_ended(learner, how)
 
     def _salvaged(self, effect: effects.Salvage) -> None:
         """It is in a file already: the core has had that done before it went on."""

@@ -147,6 +147,7 @@ class Mirrors:
         """This node has no copy any more."""
         assert self._journal is not None
         mirror = self.by_number.pop(number)
+        mirror.end_copies("interrupted")
         self._journal.queues.pop(number, None)
         mirror.replica = mirror.log.replica = mirror.log.host = None
         mirror.queue.detach()

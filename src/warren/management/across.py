@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Rows that a node is asked for at a time.
 ROWS_AT_A_TIME = 500
+#: Says why something is done to a client.
+REASON_HEADER = "X-Reason"
 _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache"}
 #: What of a query this node does itself, after all rows are there.
 _OWN_PART = {"page", "page_size", "pagination", "sort", "sort_reverse"}
@@ -55,10 +57,15 @@ def question(
 ) -> Question:
     """The request as it is, or another one of the same caller."""
     name = call.caller.name
+    given = dict(call.query if query is None else query)
+    reason = call.request.headers.get(REASON_HEADER)
+    if path is None and reason:
+        # Between nodes requests have no headers.
+        given[REASON_HEADER] = reason
     return Question(
         call.request.method if path is None else ("POST" if body else "GET"),
         _api_path(call) if path is None else path,
-        urlencode(dict(call.query if query is None else query)),
+        urlencode(given),
         None if isinstance(name, OperatorName) else name,
         body,
     )

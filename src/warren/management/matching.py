@@ -2,8 +2,9 @@
 
 `{"routing_key": "orders.*", "headers.tenant": "a?", "payload": "*refused*"}`. A pattern is a whole
 value with `*` for anything and `?` for one character. Fields are `exchange`, `routing_key`,
-`payload`, the properties by name, `headers.<name>`, and of dead letters `queue` and `reason`: where
-and why they first died.
+`payload`, the properties by name, `headers.<name>`, and of dead letters `queue`, `reason` and
+`published_to`: where and why they first died, and the exchange that they had come through. A star
+in brackets, `[*]`, is a star.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ PATTERN_CHARACTERS_MAX = 256
 STARS_MAX = 4
 
 Matches = Callable[[Message], bool]
-_PLAIN = ("exchange", "routing_key", "payload", "queue", "reason")
+_PLAIN = ("exchange", "routing_key", "payload", "queue", "reason", "published_to")
+_OF_DEATHS = {"queue": "queue", "reason": "reason", "published_to": "exchange"}
 
 
 def compile_match(given: Mapping[str, Any] | None) -> Matches | None:
@@ -56,7 +58,7 @@ def _pattern(name: str, wanted: Any) -> re.Pattern[str]:
     if not isinstance(wanted, str | int | float) or len(str(wanted)) > PATTERN_CHARACTERS_MAX:
         raise bad_request(f"match of '{name}' must be a text of up to {PATTERN_CHARACTERS_MAX}")
     text = _shown(wanted)
-    if text.count("*") > STARS_MAX:
+    if text.replace("[*]", "").count("*") > STARS_MAX:
         raise bad_request(f"match of '{name}' has more than {STARS_MAX} stars")
     return re.compile(fnmatch.translate(text))
 
@@ -83,8 +85,8 @@ class _Fields:
             return message.routing_key.decode("utf-8", "replace")
         if name == "payload":
             return message.body[:PAYLOAD_BYTES_MAX].decode("utf-8", "replace")
-        if name in {"queue", "reason"}:
-            value = first_death(self.headers).get(name)
+        if name in _OF_DEATHS:
+            value = first_death(self.headers).get(_OF_DEATHS[name])
         elif name.startswith("headers."):
             value = self.headers.get(name.removeprefix("headers."))
         else:
@@ -119,7 +121,7 @@ def first_death(headers: Mapping[str, Any]) -> dict[str, Any]:
     deaths = headers.get("x-death")
     if isinstance(deaths, list) and deaths and isinstance(deaths[-1], dict):
         # The newest is first.
-        for name in ("queue", "reason"):
+        for name in ("queue", "reason", "exchange"):
             if isinstance(deaths[-1].get(name), str):
                 found.setdefault(name, deaths[-1][name])
     return found

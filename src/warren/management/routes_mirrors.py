@@ -18,6 +18,8 @@ from warren.management.transferring import transfer
 
 #: So many queues are named when a check fails.
 NAMED_MAX = 100
+#: ... and when it is asked which lack mirrors.
+LACKING_SHOWN_MAX = 20
 
 
 async def get_mirrors(call: Call) -> Answer:
@@ -106,7 +108,29 @@ async def check_sync_critical(call: Call) -> Answer:
     )
 
 
+async def count_mirrored(call: Call) -> Answer:
+    """How many mirrored queues there are, and which of them lack replicas or have no master."""
+    views, pace = call.context.engine.views, Pace()
+    lacking: list[dict[str, str]] = []
+    mirrored = down = behind = 0
+    for vhost in call.visible_vhosts():
+        for queue in list(vhost.queues.values()):
+            await pace.rest()
+            view = views.get(queue.number)
+            if view is None or len(view.wanted) < 2:
+                continue
+            mirrored += 1
+            is_down = view.master is None
+            is_behind = not set(view.wanted) <= set(view.in_sync)
+            down, behind = down + is_down, behind + (is_behind and not is_down)
+            if (is_down or is_behind) and len(lacking) < LACKING_SHOWN_MAX:
+                state = "down" if is_down else "behind"
+                lacking.append({"vhost": vhost.name, "name": queue.name, "state": state})
+    return {"mirrored": mirrored, "behind": behind, "down": down, "examples": lacking}
+
+
 ROUTES = (
+    Route("GET", "/warren/mirrors", "user", count_mirrored),
     Route("GET", "/queues/{vhost}/{name}/mirrors", "vhost", get_mirrors),
     Route("PUT", "/queues/{vhost}/{name}/mirrors/{node}", "policymaker", add_mirror),
     Route("DELETE", "/queues/{vhost}/{name}/mirrors/{node}", "policymaker", remove_mirror),

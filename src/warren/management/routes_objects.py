@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from warren.management.across import (
+    REASON_HEADER,
     ask_all,
     at_home,
     others,
@@ -122,7 +123,8 @@ async def delete_connection(call: Call) -> Answer:
 
 
 def _close(call: Call, connections: list[Connection]) -> None:
-    reason = call.request.headers.get("X-Reason") or DEFAULT_REASON
+    told = call.query if call.is_from_peer else call.request.headers
+    reason = told.get(REASON_HEADER) or DEFAULT_REASON
 
     def act() -> None:
         for connection in connections:

@@ -12,6 +12,8 @@ from warren.management.listing import answer_list
 
 #: A comment is sent to live listeners this often, so that nobody takes them for dead.
 PATIENCE_S = 15.0
+#: More than are kept.
+EVENTS_MAX = 1_000_000
 
 
 def _event_names(call: Call) -> tuple[str, ...]:
@@ -20,11 +22,12 @@ def _event_names(call: Call) -> tuple[str, ...]:
 
 
 async def list_events(call: Call) -> Answer:
-    """What happened lately, after the event whose number `since` names."""
-    since = call.query.get("since", "0")
-    if not since.isdigit():
-        raise bad_request("since must be the number of an event")
-    events = call.context.events.since(int(since), _event_names(call))
+    """What happened lately, after the event whose number `since` names; the `last` so many."""
+    since, last = call.query.get("since", "0"), call.query.get("last", str(EVENTS_MAX))
+    if not since.isdigit() or not last.isdigit():
+        raise bad_request("since must be the number of an event, last a number of events")
+    found = call.context.events.since(int(since), _event_names(call))
+    events = found[max(0, len(found) - int(last)) :]
     return await answer_list(call, events, lambda event: event.shown())
 
 

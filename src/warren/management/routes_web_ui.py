@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 EXAMPLES_MAX = 200
 #: Lines of the log in one answer.
 LINES_MAX = 500
-#: Events in one answer.
-EVENTS_MAX = 200
+#: Events of one node in one answer.
+EVENTS_MAX = 500
 
 
 # -- sessions --------------------------------------------------------------------------------------
@@ -209,16 +209,22 @@ def _queues_behind(vhost: VHost, exchange: str) -> set[str]:
 
 
 async def list_events_of_all(call: Call) -> Answer:
-    """What every node has seen happen lately, in the order of their clocks."""
-    names = call.query.get("names", "")
-    events = call.context.events.since(0, tuple(names.split(",")))[-EVENTS_MAX:]
+    """What every node has seen happen since the time `after`, in the order of their clocks."""
+    names, after = call.query.get("names", ""), call.query.get("after", "0")
+    if not after.isdigit():
+        raise bad_request("after must be a time, in milliseconds since 1970")
+    events = [
+        event
+        for event in call.context.events.since(0, tuple(names.split(",")))
+        if event.timestamp > int(after)
+    ][-EVENTS_MAX:]
     found = [{**event.shown(), "seen_by": call.context.node_name} for event in events]
     if not call.is_from_peer:
-        what = question(call, "/warren/events", {"names": names})
+        what = question(call, "/warren/events", {"names": names, "after": after})
         for answer in (await ask_all(call, what)).values():
             found += answer
         found.sort(key=lambda row: (row["timestamp"], row["seen_by"], row["id"]))
-    return found[-EVENTS_MAX:]
+    return found
 
 
 ROUTES = (

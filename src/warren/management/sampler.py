@@ -171,14 +171,20 @@ class Sampler:
                 await self.walk()
             except Exception:  # noqa: BLE001 - the next walk may go well
                 logger("management").exception("a fault of ours while taking samples")
-            behind_ms = int(time.time() * 1000) % self.interval_ms
-            await asyncio.sleep((self.interval_ms - behind_ms) / 1000)
+            due_ms = self.now_ms + self.interval_ms
+            ahead_ms = due_ms - time.time() * 1000
+            if not 0 < ahead_ms < 2 * self.interval_ms:
+                # Late, or the clock was set: on from here.
+                ahead_ms = self.interval_ms - time.time() * 1000 % self.interval_ms
+            await asyncio.sleep(ahead_ms / 1000)
 
     async def walk(self) -> None:
         """Take one sample of everything."""
-        now_ms = int(time.time() * 1000)
+        # Timers may ring a little early: that is the sample of the time that was meant, or it
+        # would stand a millisecond after the last one and tell of a thousand times the rate.
+        now_ms = int(time.time() * 1000) + self.interval_ms // 20
         # The clock of the world may be set back; samples stay in order.
-        now_ms = max(now_ms - now_ms % self.interval_ms, self.now_ms + 1)
+        now_ms = max(now_ms - now_ms % self.interval_ms, self.now_ms + self.interval_ms)
         pace = Pace()
         kept: dict[Any, Series] = {}
         sums: dict[str, Counter[str]] = {}
@@ -262,13 +268,18 @@ class Sampler:
     def totals_gauge(self, vhosts: Sequence[str] | None, span: Span | None = None) -> Gauge:
         """The rates of some virtual hosts together; of the whole broker for None."""
         names = [""] if vhosts is None else vhosts
-        age_ms = span.age_ms if span is not None else 0
-        found = [self._vhosts[name].series(age_ms) for name in names if name in self._vhosts]
-        return Gauge(found, self.now_ms, self.interval_ms, span)
+        return self._gauge([self._vhosts[name] for name in names if name in self._vhosts], span)
 
     def node_gauge(self, span: Span | None = None) -> Gauge:
+        return self._gauge([self._node], span)
+
+    def _gauge(self, histories: Sequence[History], span: Span | None) -> Gauge:
+        """The rates are those of now, however coarse the samples are that reach far back."""
         age_ms = span.age_ms if span is not None else 0
-        return Gauge([self._node.series(age_ms)], self.now_ms, self.interval_ms, span)
+        newest = [history.finest for history in histories]
+        step_ms = max((step_ms for _, step_ms in newest), default=self.interval_ms)
+        found = [history.series(age_ms) for history in histories]
+        return Gauge(found, self.now_ms, step_ms, span, [series for series, _ in newest])
 
 
 def _add_queue(total: Counter[str], row: tuple[int, ...]) -> None:

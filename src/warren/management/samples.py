@@ -62,9 +62,9 @@ class Series:
         """When the counters were last seen to have moved; 0 for never."""
         return self._times[-1] if self._times else 0
 
-    def moved_at(self, time_ms: int) -> bool:
-        """Whether the sample of this time differs from the one before."""
-        return len(self._times) > 1 and self._times[-1] == time_ms
+    def moved_since(self, time_ms: int) -> bool:
+        """Whether a sample after this time differs from the one before it."""
+        return len(self._times) > 1 and self._times[-1] > time_ms
 
     def last_step(self) -> tuple[Sequence[int], Sequence[int], int]:
         """The two newest rows, newest first, and the time between them."""
@@ -88,6 +88,12 @@ class History:
             if time_ms - series.changed_ms >= step_ms or not series.changed_ms:
                 series.add(time_ms, values, keep_ms // step_ms + 1)
 
+    @property
+    def finest(self) -> tuple[Series, int]:
+        """The newest samples, and how far apart they are."""
+        _, step_ms, series = self._steps[0]
+        return series, step_ms
+
     def series(self, age_ms: int = 0) -> Series:
         """The finest samples that reach back so far."""
         for keep_ms, _, series in self._steps:
@@ -107,17 +113,22 @@ class Gauge:
         now_ms: int,
         interval_ms: int,
         span: Span | None,
+        newest: Sequence[Series] | None = None,
     ) -> None:
+        """`newest`: whose rates are told, where a history is of coarser samples than those.
+
+        They are `interval_ms` apart.
+        """
         self._series = series
         self._now_ms = now_ms
         self._interval_ms = interval_ms
         self._span = span
-        self._rates: list[float] | None = self._newest_rates()
+        self._rates: list[float] | None = self._newest_rates(series if newest is None else newest)
 
-    def _newest_rates(self) -> list[float] | None:
+    def _newest_rates(self, newest_of: Sequence[Series]) -> list[float] | None:
         rates: list[float] | None = None
-        for series in self._series:
-            if not series.moved_at(self._now_ms):
+        for series in newest_of:
+            if not series.moved_since(self._now_ms - self._interval_ms):
                 continue
             newest, before, apart_ms = series.last_step()
             seconds = min(apart_ms, self._interval_ms) / 1000

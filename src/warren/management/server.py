@@ -25,6 +25,7 @@ from warren.auth.directory import CredentialsRefused
 from warren.auth.users import OPERATOR, User
 from warren.base.runtime import is_private
 from warren.management import (
+    dead_letter_causes,
     remote_queues,
     routes_access,
     routes_cluster,
@@ -69,6 +70,7 @@ ROUTES: tuple[Route, ...] = (
     *routes_policies.ROUTES,
     *routes_messages.ROUTES,
     *routes_following.ROUTES,
+    *dead_letter_causes.ROUTES,
     *routes_shovels.ROUTES,
     *routes_runtime.ROUTES,
     *routes_own.ROUTES,

@@ -13,8 +13,10 @@ from warren.management.mirrors import mirror_fields
 from warren.management.sampler import QUEUE_COLUMNS, queue_row
 from warren.management.samples import NO_RATE, Span
 from warren.model.policy import merge
+from warren.queue.looking import peek
 from warren.queue.picking import persistent
 from warren.session.channel import Consumer
+from warren.wire.properties import decode_properties
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
@@ -172,9 +174,18 @@ def show_queue_whole(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS
     return {
         "consumer_details": consumers,
         **show_queue(context, queue, spans),
+        "head_message_timestamp": _first_timestamp(queue),
         "deliveries": [],
         "incoming": [],
     }
+
+
+def _first_timestamp(queue: AmqpQueue) -> int | None:
+    """When the first message was made, as its publisher says; lists leave it out, for its cost."""
+    rows = [] if queue.is_remote else peek(queue, 1)
+    made = dict(decode_properties(rows[0][5].header)).get("timestamp") if rows else None
+    seconds = made.timestamp() if isinstance(made, datetime.datetime) else made
+    return int(seconds) if isinstance(seconds, int | float) else None
 
 
 def count_consumers(vhost: VHost) -> int:

@@ -56,7 +56,7 @@ class Operating:
             node.engine,
             settings,
             sampler,
-            EventLog(node.engine),
+            EventLog(node.engine, node.data_dir),
             node.in_turn,
             lambda: [
                 ListenerFacts(

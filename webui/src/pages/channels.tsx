@@ -4,7 +4,7 @@ import { quote } from "../api";
 import { count, rate, shortNode } from "../format";
 import { useLive } from "../live";
 import { Chart } from "../parts/chart";
-import { Badge, Empty, Facts, Loaded, PageHead, Panel, stateTone } from "../parts/small";
+import { Badge, Empty, Facts, Loaded, PageHead, Panel, Rate, stateTone } from "../parts/small";
 import { type Column, List, Plain } from "../parts/table";
 import { href, place } from "../router";
 import { type Details, rateLines, spanQuery } from "../samples";
@@ -54,8 +54,8 @@ export const CHANNEL_COLUMNS: Column<Channel>[] = [
   { title: "Prefetch", sort: "prefetch_count", numeric: true, wide: true, show: (row) => row.prefetch_count || row.global_prefetch_count || "–" },
   { title: "Unacked", sort: "messages_unacknowledged", numeric: true, show: (row) => count(row.messages_unacknowledged) },
   { title: "Unconfirmed", sort: "messages_unconfirmed", numeric: true, wide: true, show: (row) => count(row.messages_unconfirmed) },
-  { title: "Publish", sort: "message_stats.publish_details.rate", numeric: true, show: (row) => rate(rateOf(row.message_stats, "publish")) },
-  { title: "Deliver", sort: "message_stats.deliver_get_details.rate", numeric: true, show: (row) => rate(rateOf(row.message_stats, "deliver_get")) },
+  { title: "Publish", sort: "message_stats.publish_details.rate", numeric: true, show: (row) => <Rate value={rateOf(row.message_stats, "publish")} /> },
+  { title: "Deliver", sort: "message_stats.deliver_get_details.rate", numeric: true, show: (row) => <Rate value={rateOf(row.message_stats, "deliver_get")} /> },
 ];
 
 export function ChannelsPage(): JSX.Element {

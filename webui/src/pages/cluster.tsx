@@ -6,12 +6,13 @@ import { clock, plural, shortNode } from "../format";
 import { useLive } from "../live";
 import { useWidth } from "../parts/chart";
 import { ask } from "../parts/dialog";
-import { Badge, Json, Loaded, PageHead, Panel, Tabs, Time } from "../parts/small";
+import { Choice } from "../parts/forms";
+import { Badge, Json, Loaded, Name, PageHead, Panel, stateTone, Tabs, Time } from "../parts/small";
 import { List } from "../parts/table";
-import { href } from "../router";
+import { href, place, setQuery } from "../router";
 import { follow } from "../sse";
 import { within } from "../state";
-import { joined, lanes, NAMES, OWN_NAMES, toneOf, wording } from "../timeline";
+import { grouped, groupWording, joined, lanes, NAMES, OWN_NAMES, toneOf, wording } from "../timeline";
 import type { ClusterEvent, ClusterStatus, Queue } from "../types";
 
 const EVENTS_MAX = 500;
@@ -20,7 +21,7 @@ export function ClusterPage({ tab }: { tab: string }): JSX.Element {
   const live = useLive<ClusterStatus>("warren/cluster/status", 2000);
   return (
     <>
-      <PageHead title="Cluster" sub={live.data?.cluster_name}>
+      <PageHead title="Cluster" sub={live.data && `called ${live.data.cluster_name}`}>
         {may.administrate() && (
           <button
             type="button"
@@ -49,7 +50,7 @@ export function ClusterPage({ tab }: { tab: string }): JSX.Element {
           ["matrix", "Queues by node", href(["cluster", "matrix"])],
         ]}
       />
-      {tab === "matrix" ? <Matrix nodes={live.data?.nodes.map((node) => node.name) ?? []} /> : <Timeline status={live.data} />}
+      {tab === "matrix" ? <Matrix nodes={live.data?.nodes.map((node) => node.name) ?? []} down={live.data?.nodes.filter((node) => !node.running).map((node) => node.name) ?? []} /> : <Timeline status={live.data} />}
     </>
   );
 }
@@ -67,10 +68,9 @@ function Members({ status }: { status: ClusterStatus }): JSX.Element {
       <div class="tiles members">
         {status.nodes.map((node) => (
           <a class={`tile ${node.running ? "" : "down"}`} href={href(["nodes", node.name])} key={node.name}>
-            <span class="tile-name">{node.name === status.node ? "asked here" : "\u00a0"}</span>
             <span class="tile-value">{shortNode(node.name)}</span>
             <span class="tile-note">
-              <Badge tone={node.running ? "good" : "bad"}>{node.running ? "running" : "down"}</Badge> {node.role === "leader" && <Badge tone="accent">metadata leader</Badge>}{" "}
+              <Badge tone={node.running ? "good" : "bad"}>{node.running ? "running" : "down"}</Badge> {node.role === "leader" && <Badge tone="accent">metadata leader</Badge>} {node.name === status.node && <Badge>shows this page</Badge>}{" "}
               {node.alarms?.map((alarm) => <Badge tone="bad">{alarm}</Badge>)}
             </span>
           </a>
@@ -92,7 +92,7 @@ function useEvents(): { events: ClusterEvent[]; isConnected: boolean; failed: st
     const add = (news: ClusterEvent[]) => setEvents((before) => joined(before, news, EVENTS_MAX));
     async function run(): Promise<void> {
       try {
-        const first = await get<ClusterEvent[]>(`cluster/events?${names}`, abort.signal);
+        const first = await get<ClusterEvent[]>(`cluster/events?${names}&last=${EVENTS_MAX}`, abort.signal);
         add(first);
         const since = String(first.at(-1)?.id ?? 0);
         await follow(`cluster/events/stream?${names}`, since, (event) => add([JSON.parse(event.data) as ClusterEvent]), setConnected, abort.signal);
@@ -108,37 +108,89 @@ function useEvents(): { events: ClusterEvent[]; isConnected: boolean; failed: st
 
 function Timeline({ status }: { status: ClusterStatus | null }): JSX.Element {
   const { events: own, isConnected, failed } = useEvents();
-  const theirs = useLive<ClusterEvent[]>(`warren/events?names=${OWN_NAMES.join(",")}`, 2000);
-  const events = joined(own, theirs.data?.filter((event) => event.seen_by !== status?.node) ?? [], EVENTS_MAX);
+  const theirs = useTheirs(status?.node);
+  const all = joined(own, theirs, 2 * EVENTS_MAX);
   const nodes = status?.nodes.map((node) => node.name) ?? [];
+  const span = place.value.query.get("span") ?? "1h";
+  const lengthMs = SPANS[span]?.[1] ?? null;
+  const events = lengthMs === null ? all : all.filter((event) => event.timestamp > Date.now() - lengthMs);
   return (
     <>
       {failed && <div class="notice warn">{failed}</div>}
-      <Panel title="What happened" actions={<Badge tone={isConnected ? "good" : "warn"}>{isConnected ? "live" : "not connected"}</Badge>}>
-        <Lanes events={events} nodes={nodes} asked={status?.node ?? ""} />
+      <Panel
+        title="What happened"
+        actions={
+          <>
+            <Choice
+              label="Length of the timeline"
+              value={span}
+              onChange={(next) => setQuery({ span: next === "1h" ? null : next })}
+              options={Object.entries(SPANS).map(([key, [title]]) => [key, title])}
+            />
+            <Badge tone={isConnected ? "good" : "warn"}>{isConnected ? "live" : "not connected"}</Badge>
+          </>
+        }
+      >
+        <Lanes events={all} nodes={nodes} asked={status?.node ?? ""} lengthMs={lengthMs} />
+        <p class="dim small lanes-key">
+          <span class="key-up" /> up <span class="key-down" /> down <span class="key-copy" /> a mirror is filled <span class="key-mark" /> an event
+        </p>
         <ol class="events" aria-label="Events, newest first">
-          {[...events].reverse().map((event) => (
-            <li key={`${event.seen_by ?? ""} ${event.id}`} class={toneOf(event)}>
+          {grouped(events).map((group) => (
+            <li key={`${group.first.seen_by ?? ""} ${group.first.id}`} class={toneOf(group.first)}>
               <details>
                 <summary>
                   <span class="dot" aria-hidden="true" />
-                  <Time at={event.timestamp} /> <span class="event-text">{wording(event)}</span> {event.seen_by && <span class="dim">on {shortNode(event.seen_by)}</span>}
+                  <Time at={group.first.timestamp} /> <span class="event-text">{groupWording(group)}</span>{" "}
+                  {group.first.seen_by && <span class="dim">seen by {shortNode(group.first.seen_by)}</span>}
                 </summary>
-                <Json value={event} />
+                {group.events.slice(0, SHOWN_OF_GROUP).map((event) => (
+                  <div class="event-json">
+                    <Json value={event} />
+                  </div>
+                ))}
+                {group.events.length > SHOWN_OF_GROUP && <p class="dim">and {group.events.length - SHOWN_OF_GROUP} more</p>}
               </details>
             </li>
           ))}
         </ol>
-        {events.length === 0 && <p class="dim">Nothing has happened since this node started.</p>}
+        {events.length === 0 && (
+          <p class="dim">{all.length ? "Nothing has happened in this time." : "Nothing has happened yet: what nodes see happen is kept on their disks, and shown here."}</p>
+        )}
       </Panel>
     </>
   );
 }
 
+/** What only others have seen; after the first answer they are asked for news. */
+function useTheirs(asked: string | undefined): ClusterEvent[] {
+  const [found, setFound] = useState<ClusterEvent[]>([]);
+  const [after, setAfter] = useState(0);
+  const live = useLive<ClusterEvent[]>(`warren/events?names=${OWN_NAMES.join(",")}&after=${after}`, 2000);
+  useEffect(() => {
+    if (!live.data?.length) return;
+    setFound((before) => joined(before, live.data!, EVENTS_MAX));
+    // Clocks differ a little, and what a node could not be asked for comes later.
+    setAfter((before) => Math.max(before, (live.data!.at(-1)?.timestamp ?? 0) - OVERLAP_MS));
+  }, [live.data]);
+  return found.filter((event) => event.seen_by !== asked);
+}
+
+const OVERLAP_MS = 60_000;
+const SHOWN_OF_GROUP = 20;
+const SPANS: Record<string, [string, number | null]> = {
+  "10m": ["10 min", 600_000],
+  "1h": ["1 h", 3_600_000],
+  "24h": ["24 h", 86_400_000],
+  "7d": ["7 d", 604_800_000],
+  all: ["all", null],
+};
 const LANE = 30;
 const LEFT = 90;
+/** Ticks along the time, first and last among them. */
+const TICKS = 5;
 
-function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string }): JSX.Element | null {
+function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string; lengthMs: number | null }): JSX.Element | null {
   const [box, width] = useWidth();
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -147,9 +199,13 @@ function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string }
   }, []);
   const rows = lanes(props.events, props.nodes, props.asked);
   const first = props.events[0]?.timestamp ?? now;
-  // At least a minute, so that the first events are not at both ends at once.
-  const from = Math.min(first, now - 60000);
-  const x = (at: number) => LEFT + ((width - LEFT - 12) * (at - from)) / Math.max(1, now - from);
+  // At least a minute, so that the first events are not at both ends at once; no more than there is.
+  const longest = props.lengthMs === null ? first : Math.max(first - 5000, now - props.lengthMs);
+  const from = Math.min(longest, now - 60000);
+  const x = (at: number) => LEFT + ((width - LEFT - 12) * (Math.max(at, from) - from)) / Math.max(1, now - from);
+  const isSeen = (span: { to: number | null }) => span.to === null || span.to > from;
+  const tickCount = width > 600 ? TICKS : 2;
+  const ticks = Array.from({ length: tickCount }, (_, i) => from + ((now - from) * i) / (tickCount - 1));
   const height = rows.length * LANE + 24;
   return (
     <div ref={box} class="lanes">
@@ -162,12 +218,17 @@ function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string }
                 {shortNode(lane.node)}
               </text>
               <line class="lane-up" x1={LEFT} x2={width - 12} y1={y} y2={y} />
-              {lane.down.map((span) => (
+              {lane.copies.filter(isSeen).map((copy) => (
+                <rect key={`${copy.from} ${copy.name}`} class={`lane-copy ${copy.how ?? "going"}`} x={x(copy.from)} y={y + 5} width={Math.max(4, x(copy.to ?? now) - x(copy.from))} height={6} rx={2}>
+                  <title>{`${copy.name} in ${copy.vhost} copied to ${lane.node}: ${clock(copy.from)} to ${copy.to ? clock(copy.to) : "now"}${copy.how ? `, ${copy.how}` : ""}`}</title>
+                </rect>
+              ))}
+              {lane.down.filter(isSeen).map((span) => (
                 <rect key={span.from} class="lane-down" x={x(span.from)} y={y - 7} width={Math.max(3, x(span.to ?? now) - x(span.from))} height={14} rx={3}>
                   <title>{`${lane.node} down ${clock(span.from)} to ${span.to ? clock(span.to) : "now"}`}</title>
                 </rect>
               ))}
-              {lane.marks.map((mark) => (
+              {lane.marks.filter((mark) => mark.at >= from).map((mark) => (
                 <circle key={`${mark.event.seen_by ?? ""} ${mark.event.id}`} class={`lane-mark ${toneOf(mark.event)}`} cx={x(mark.at)} cy={y} r={4.5}>
                   <title>{`${clock(mark.at)} ${wording(mark.event)}`}</title>
                 </circle>
@@ -175,12 +236,11 @@ function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string }
             </g>
           );
         })}
-        <text class="tick" x={LEFT} y={height - 4}>
-          {clock(from)}
-        </text>
-        <text class="tick" x={width - 12} y={height - 4} text-anchor="end">
-          now
-        </text>
+        {ticks.map((at, i) => (
+          <text key={i} class="tick" x={x(at)} y={height - 4} text-anchor={i === 0 ? "start" : i === ticks.length - 1 ? "end" : "middle"}>
+            {i === ticks.length - 1 ? "now" : clock(at)}
+          </text>
+        ))}
       </svg>
     </div>
   );
@@ -188,38 +248,72 @@ function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string }
 
 // -- queues by node
 
-function cell(queue: Queue, node: string): { sign: string; title: string; tone: string } {
-  if (queue.node === node) return { sign: "●", title: "master", tone: "master" };
-  const mirrors = queue.slave_nodes ?? queue.mirror_nodes ?? [];
-  if (!mirrors.includes(node)) return { sign: "·", title: "no copy", tone: "none" };
-  const inSync = (queue.synchronised_slave_nodes ?? queue.synchronised_mirror_nodes ?? []).includes(node);
-  return inSync ? { sign: "○", title: "mirror, synchronised", tone: "mirror" } : { sign: "◌", title: "mirror, not synchronised", tone: "behind" };
+type Kind = "master" | "mirror" | "behind" | "none";
+
+const KINDS: Record<Kind, string> = { master: "master", mirror: "synchronised mirror", behind: "mirror that is behind", none: "no copy" };
+
+function kindOf(queue: Queue, node: string): Kind {
+  if (queue.node === node) return "master";
+  if (!(queue.slave_nodes ?? []).includes(node)) return "none";
+  return (queue.synchronised_slave_nodes ?? []).includes(node) ? "mirror" : "behind";
 }
 
-function Matrix({ nodes }: { nodes: string[] }): JSX.Element {
+/** A full disc, a ring, a hatched one with a gap, a dot: they differ without their colours. */
+function Sign({ kind, title }: { kind: Kind; title?: string }): JSX.Element {
+  return (
+    <svg class={`cell ${kind}`} width="18" height="18" viewBox="0 0 18 18" role={title ? "img" : undefined} aria-label={title} aria-hidden={title ? undefined : "true"}>
+      {title && <title>{title}</title>}
+      <circle cx="9" cy="9" r={kind === "none" ? 1.5 : 6.5} />
+    </svg>
+  );
+}
+
+function Matrix({ nodes, down }: { nodes: string[]; down: string[] }): JSX.Element {
   return (
     <Panel>
-      <p class="dim small key">● master, ○ synchronised mirror, ◌ mirror that is behind, · no copy</p>
-
+      <p class="dim small key">
+        {(Object.keys(KINDS) as Kind[]).map((kind) => (
+          <span key={kind} class="key-item">
+            <Sign kind={kind} /> {KINDS[kind]}
+          </span>
+        ))}
+      </p>
       <List<Queue>
         path={within("queues")}
-        fields={["name", "vhost", "node", "state", "slave_nodes", "synchronised_slave_nodes", "mirror_nodes", "synchronised_mirror_nodes"]}
+        fields={["name", "vhost", "node", "state", "slave_nodes", "synchronised_slave_nodes"]}
         noun="queues"
+        name="matrix"
         keyOf={(row) => `${row.vhost} ${row.name}`}
         columns={[
-          { title: "Queue", sort: "name", show: (row) => <a href={href(["queues", row.vhost, row.name, "mirrors"])}>{row.name}</a> },
+          { title: "Queue", sort: "name", show: (row) => (
+              <a href={href(["queues", row.vhost, row.name, "mirrors"])}>
+                <Name text={row.name} />
+              </a>
+            ),
+          },
+          { title: "State", show: (row) => <Badge tone={stateTone(row.state)}>{row.state ?? "?"}</Badge> },
           ...nodes.map((node) => ({
-            title: shortNode(node),
+            title: down.includes(node) ? `${shortNode(node)} (down)` : shortNode(node),
+            centred: true,
             show: (row: Queue) => {
-              const { sign, title, tone } = cell(row, node);
-              return (
-                <span class={`cell ${tone}`} title={`${node}: ${title}`} role="img" aria-label={title}>
-                  {sign}
-                </span>
-              );
+              const kind = kindOf(row, node);
+              return <Sign kind={kind} title={`${KINDS[kind]} on ${node}`} />;
             },
           })),
         ]}
+        foot={(rows) => (
+          <tr>
+            <td colSpan={2}>On this page</td>
+            {nodes.map((node) => {
+              const kinds = rows.map((row) => kindOf(row, node));
+              return (
+                <td class="centred" key={node}>
+                  {plural(kinds.filter((kind) => kind === "master").length, "master")}, {plural(kinds.filter((kind) => kind === "mirror" || kind === "behind").length, "mirror")}
+                </td>
+              );
+            })}
+          </tr>
+        )}
       />
     </Panel>
   );

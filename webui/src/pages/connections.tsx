@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 
-import { act, quote } from "../api";
-import { bytes, plural, shellWord, shortNode } from "../format";
+import { act, may, quote, session } from "../api";
+import { bytes, clock, plural, shellCommands, shellWord, shortNode } from "../format";
 import { useLive } from "../live";
 import { Chart } from "../parts/chart";
 import { ask } from "../parts/dialog";
@@ -37,6 +37,11 @@ interface Connection {
   send_oct: number;
 }
 
+/** Administrators close all, everybody else their own. */
+function mayClose(row: Connection): boolean {
+  return may.administrate() || row.user === session.value?.name;
+}
+
 function close(rows: Connection[], done: () => void): void {
   ask({
     title: rows.length === 1 ? `Close connection ${rows[0]!.name}?` : `Close ${plural(rows.length, "connection")}?`,
@@ -56,7 +61,7 @@ function close(rows: Connection[], done: () => void): void {
       </>
     ),
     verb: "Close",
-    command: `warrenctl close_connection ${shellWord(rows[0]!.name)} "closed by an operator"`,
+    command: shellCommands(rows.map((row) => `warrenctl close_connection ${shellWord(row.name)} "closed by an operator"`)),
     run: async () => {
       for (const row of rows) {
         await act("DELETE", `connections/${quote(row.name)}`, undefined, { "X-Reason": "closed by an operator in the web UI" });
@@ -78,7 +83,13 @@ export function ConnectionsPage(): JSX.Element {
           noun="connections"
           keyOf={(row) => row.name}
           bulk={(rows, clear) => (
-            <button type="button" class="danger" onClick={() => close(rows, clear)}>
+            <button
+              type="button"
+              class="danger"
+              disabled={!rows.every(mayClose)}
+              title={rows.every(mayClose) ? undefined : "only administrators close the connections of others"}
+              onClick={() => close(rows, clear)}
+            >
               Close …
             </button>
           )}
@@ -100,8 +111,13 @@ export function ConnectionsPage(): JSX.Element {
             { title: "State", sort: "state", show: (row) => <Badge tone={stateTone(row.state)}>{row.state}</Badge> },
             { title: "TLS", wide: true, show: (row) => (row.ssl ? "yes" : "no") },
             { title: "Channels", sort: "channels", numeric: true, show: (row) => row.channels },
-            { title: "From client", sort: "recv_oct_details.rate", numeric: true, wide: true, show: (row) => `${bytes(row.recv_oct_details?.rate ?? 0)}/s` },
-            { title: "To client", sort: "send_oct_details.rate", numeric: true, wide: true, show: (row) => `${bytes(row.send_oct_details?.rate ?? 0)}/s` },
+            { title: "From client", sort: "recv_oct_details.rate", numeric: true, wide: true, show: (row) => `${bytes(Math.round(row.recv_oct_details?.rate ?? 0))}/s` },
+            { title: "To client", sort: "send_oct_details.rate", numeric: true, wide: true, show: (row) => `${bytes(Math.round(row.send_oct_details?.rate ?? 0))}/s` },
+            { title: "Peer", sort: "peer_host", wide: true, hidden: true, show: (row) => <code>{`${row.peer_host}:${row.peer_port}`}</code> },
+            { title: "Protocol", sort: "protocol", wide: true, hidden: true, show: (row) => row.protocol },
+            { title: "Since", sort: "connected_at", wide: true, hidden: true, show: (row) => clock(row.connected_at) },
+            { title: "Received", sort: "recv_oct", numeric: true, wide: true, hidden: true, show: (row) => bytes(row.recv_oct) },
+            { title: "Sent", sort: "send_oct", numeric: true, wide: true, hidden: true, show: (row) => bytes(row.send_oct) },
           ]}
         />
       </Panel>
@@ -119,9 +135,11 @@ export function ConnectionPage({ name }: { name: string }): JSX.Element {
         <>
           <PageHead title={row.user_provided_name ?? row.name} trail={[["Connections", "#/connections"]]} sub={row.name}>
             <SpanChoice />
-            <button type="button" class="danger" onClick={() => close([row], () => go(["connections"]))}>
-              Close …
-            </button>
+            {mayClose(row) && (
+              <button type="button" class="danger" onClick={() => close([row], () => go(["connections"]))}>
+                Close …
+              </button>
+            )}
           </PageHead>
           <div class="two">
             <Panel title="Data">

@@ -16,7 +16,7 @@ export const CONSUMER_COLUMNS: Column<Consumer>[] = [
     title: "Channel",
     show: (row) => row.channel_details?.name && <a href={href(["channels", row.channel_details.name])}>{row.channel_details.name}</a>,
   },
-  { title: "User", wide: true, show: (row) => row.channel_details?.user },
+  { title: "User", wide: true, show: (row) => row.channel_details?.user || "–" },
   { title: "Acknowledges", wide: true, show: (row) => (row.ack_required ? "yes" : "no") },
   { title: "Prefetch", numeric: true, show: (row) => row.prefetch_count || "–" },
   {

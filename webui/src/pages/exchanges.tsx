@@ -6,7 +6,7 @@ import { plural, rate } from "../format";
 import { useLive } from "../live";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Badge, Facts, Json, Loaded, PageHead, Panel } from "../parts/small";
+import { Arguments, Badge, Facts, Loaded, PageHead, Panel } from "../parts/small";
 import { List, Plain } from "../parts/table";
 import { go, href } from "../router";
 import { vhost, within } from "../state";
@@ -178,7 +178,7 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
                 ["Auto-delete", exchange.auto_delete ? "yes" : "no"],
                 ["Internal", exchange.internal ? "yes" : "no"],
                 ["Policy", exchange.policy ?? "none"],
-                ["Arguments", <Json value={exchange.arguments} />],
+                ["Arguments", <Arguments value={exchange.arguments} />],
               ]}
             />
           </Panel>

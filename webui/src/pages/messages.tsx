@@ -2,10 +2,12 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, ApiFailure, quote } from "../api";
-import { bytes, count, plural, shellWord } from "../format";
+import { reasonText } from "../deadletters";
+import { bytes, clock, count, plural, shellWord } from "../format";
 import { ask, attempt, say } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text } from "../parts/forms";
 import { Empty, Facts, Json, Panel } from "../parts/small";
+import { askRedrive } from "../redrive";
 import type { Message, Queue } from "../types";
 
 const SHOWN_CHARACTERS = 4000;
@@ -34,15 +36,41 @@ export function MessageView({ message, number }: { message: Message; number: num
         </span>
       </header>
       <pre tabIndex={0}>{text.slice(0, SHOWN_CHARACTERS) || "(empty)"}{text.length > SHOWN_CHARACTERS && "\n…"}</pre>
+      <Deaths deaths={(headers as Record<string, unknown> | undefined)?.["x-death"]} />
       <Facts
         rows={[
-          ...Object.entries((headers ?? {}) as Record<string, unknown>).map(
-            ([key, value]) => [key, typeof value === "object" ? <Json value={value} /> : String(value)] as [string, JSX.Element | string],
-          ),
-          ...Object.entries(rest).map(([key, value]) => [key, String(value)] as [string, string]),
+          ...Object.entries(rest).map(([key, value]) => [key, key === "timestamp" ? clock(Number(value) * 1000) : String(value)] as [string, string]),
+          ...Object.entries((headers ?? {}) as Record<string, unknown>)
+            .filter(([key]) => key !== "x-death")
+            .map(([key, value]) => [key, typeof value === "object" ? <Json value={value} /> : String(value)] as [string, JSX.Element | string]),
         ]}
       />
     </article>
+  );
+}
+
+interface Death {
+  count?: number;
+  reason?: string;
+  queue?: string;
+  exchange?: string;
+  time?: number;
+  "routing-keys"?: string[];
+}
+
+/** Where a dead letter has been, the newest first. */
+function Deaths({ deaths }: { deaths: unknown }): JSX.Element | null {
+  if (!Array.isArray(deaths) || deaths.length === 0) return null;
+  return (
+    <ol class="deaths" aria-label="x-death">
+      {(deaths as Death[]).map((death) => (
+        <li>
+          <strong>{reasonText(death.reason ?? "died")}</strong> in <code>{death.queue}</code>
+          {(death.count ?? 1) > 1 && `, ${count(death.count)} times`}, published to <code>{death.exchange || "(default exchange)"}</code> with <code>{death["routing-keys"]?.join(", ")}</code>
+          {typeof death.time === "number" && <span class="dim"> {clock(death.time * 1000)}</span>} <span class="dim">x-death</span>
+        </li>
+      ))}
+    </ol>
   );
 }
 
@@ -94,7 +122,7 @@ function Look({ queue }: { queue: Queue }): JSX.Element {
         </>
       }
     >
-      <p class="dim">Nothing is taken out and nothing is marked as redelivered: consumers do not notice.</p>
+      <p class="dim lead">Nothing is taken out and nothing is marked as redelivered: consumers do not notice.</p>
       {failed && (
         <div class="notice warn" role="alert">
           {failed}
@@ -253,24 +281,6 @@ function Move({ queue, onChange }: { queue: Queue; onChange: () => void }): JSX.
       <button type="submit">Move …</button>
     </form>
   );
-}
-
-export function askRedrive(queue: Queue, onChange: () => void): void {
-  ask({
-    title: `Send the dead letters of ${queue.name} back?`,
-    body: (
-      <p>
-        Up to {plural(queue.messages_ready ?? 0, "message")} will go back to the queue in which each first died, where consumers get them again. What has no such queue any more stays here.
-      </p>
-    ),
-    verb: "Send back",
-    command: `warrenctl redrive -p ${shellWord(queue.vhost)} ${shellWord(queue.name)}`,
-    run: async () => {
-      const done = await act<{ moved: number; kept: number }>("POST", `queues/${quote(queue.vhost, queue.name)}/redrive`, {});
-      say(`${plural(done?.moved ?? 0, "message")} sent back, ${count(done?.kept ?? 0)} stayed`);
-      onChange();
-    },
-  });
 }
 
 function Redrive({ queue, onChange }: { queue: Queue; onChange: () => void }): JSX.Element {

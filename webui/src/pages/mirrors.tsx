@@ -9,7 +9,7 @@ import { Choice } from "../parts/forms";
 import { Badge, Bar, Failure, Panel, stateTone } from "../parts/small";
 import { Plain } from "../parts/table";
 import { href } from "../router";
-import { asMirrors, draw, fallbackExplanation, syncText } from "../ring";
+import { asMirrors, boundsOf, draw, fallbackExplanation, syncText } from "../ring";
 import type { Mirrors, Queue, Replica } from "../types";
 
 const SIZE = 420;
@@ -20,11 +20,11 @@ const SPOT = 40;
 /** Solid: synchronised. Hatched: not. Dashed: down. So it can be read without colours, too. */
 function Ring({ mirrors }: { mirrors: Mirrors }): JSX.Element {
   const { spots, hops } = draw(mirrors.replicas, CENTER, RADIUS, SPOT);
-  // One copy by itself needs no room for a ring.
-  const inset = spots.length > 1 ? 0 : RADIUS - 10;
+  // As much of the ground as is drawn on, and no more.
+  const box = boundsOf(spots, hops, SPOT);
   const label = spots.map(({ replica }) => `${replica.node}: ${describe(replica)}`).join("; ");
   return (
-    <svg class="ring" viewBox={spots.length > 1 ? `0 25 ${SIZE} ${SIZE - 65}` : `${inset} ${inset} ${SIZE - 2 * inset} ${SIZE - 2 * inset}`} style={{ maxWidth: `${SIZE - 2 * inset}px` }} role="img" aria-label={`The ring of the queue. ${label}`}>
+    <svg class="ring" viewBox={`${box.x} ${box.y} ${box.width} ${box.height}`} style={{ maxWidth: `${box.width}px` }} role="img" aria-label={`The ring of the queue. ${label}`}>
       <defs>
         <pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
           <rect width="7" height="7" class="hatch-ground" />
@@ -33,11 +33,14 @@ function Ring({ mirrors }: { mirrors: Mirrors }): JSX.Element {
         <marker id="arrow" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
           <path d="M0 0 L8 4 L0 8 z" class="arrow" />
         </marker>
+        <marker id="broken-arrow" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
+          <path d="M0 0 L8 4 L0 8 z" class="arrow broken" />
+        </marker>
       </defs>
       {hops.map((hop) => (
         <g key={`${hop.from} ${hop.to}`}>
-          <path class={`hop ${hop.isBroken ? "broken" : ""}`} d={hop.path} marker-end="url(#arrow)" />
-          <text class="hop-label" x={hop.x} y={hop.y} text-anchor="middle" dominant-baseline="middle">
+          <path class={`hop ${hop.isBroken ? "broken" : ""}`} d={hop.path} marker-end={hop.isBroken ? "url(#broken-arrow)" : "url(#arrow)"} />
+          <text class="hop-label" x={hop.x} y={hop.y} text-anchor={hop.anchor} dominant-baseline="middle">
             {hop.label}
           </text>
         </g>
@@ -61,7 +64,7 @@ function Ring({ mirrors }: { mirrors: Mirrors }): JSX.Element {
             {count(mirrors.commit)}
           </text>
           <text class="ring-note" x={CENTER} y={CENTER + 14} text-anchor="middle">
-            committed
+            operations committed
           </text>
         </>
       )}
@@ -112,7 +115,26 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
       <div class="two">
         <Panel title="The ring" actions={<Badge tone={stateTone(mirrors.state)}>{mirrors.state ?? "?"}</Badge>}>
           <Ring mirrors={mirrors} />
-          <p class="dim small center">solid: synchronised · hatched: not synchronised · dashed: down · double line: master</p>
+          <p class="dim small center key">
+            {(
+              [
+                ["master in-sync", "master"],
+                ["in-sync", "synchronised"],
+                ["behind", "not synchronised"],
+                ["down", "down"],
+              ] as const
+            ).map(([kind, title]) => (
+              <span class="key-item" key={title}>
+                <svg class="ring-key" width="20" height="20" viewBox="0 0 20 20" aria-hidden="true">
+                  <g class={`spot ${kind}`}>
+                    {title === "master" && <circle class="crown" cx="10" cy="10" r="9" />}
+                    <circle class="body" cx="10" cy="10" r="6.5" />
+                  </g>
+                </svg>{" "}
+                {title}
+              </span>
+            ))}
+          </p>
         </Panel>
         <Panel title="What if">
           <ul class="explain">
@@ -129,7 +151,7 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
           <div class="sync">
             {syncing.map((replica) => (
               <div key={replica.node}>
-                <strong>{shortNode(replica.node)}</strong> is being synchronised: {syncText(replica.sync!)}
+                <strong>{shortNode(replica.node)}</strong> is being filled: {syncText(replica.sync!)}
                 <Bar label={`Synchronisation of ${replica.node}`} part={replica.sync!.done} whole={replica.sync!.total} />
               </div>
             ))}
@@ -157,7 +179,7 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
                 onClick={() =>
                   run("cancel_sync", {
                     title: "Cancel the synchronisation?",
-                    text: "What was copied so far is dropped; the mirrors stay unsynchronised.",
+                    text: "What was copied so far stays on the mirrors, and they go on getting what is new. They are not in sync, and cannot take over, until the rest is copied or gone.",
                     verb: "Cancel it",
                     command: `warrenctl cancel_sync_queue ${words}`,
                   })

@@ -54,8 +54,26 @@ export function SpanChoice(): JSX.Element {
   );
 }
 
+export interface MirrorCount {
+  mirrored: number;
+  behind: number;
+  down: number;
+  examples: { vhost: string; name: string; state: string }[];
+}
+
+function mirrorsText({ mirrored, behind, down }: MirrorCount): string {
+  if (mirrored === 0) return "";
+  const lacking = [...(down ? [`${plural(down, "mirrored queue")} without a master`] : []), ...(behind ? [`${plural(behind, "mirrored queue")} with mirrors that are behind or down`] : [])];
+  return lacking.length ? lacking.join(", ") : `all mirrors of ${plural(mirrored, "mirrored queue")} in sync`;
+}
+
+export interface Health {
+  tone: "good" | "warn" | "bad";
+  text: string;
+}
+
 /** The one sentence that says whether anything is wrong. */
-export function healthOf(status: ClusterStatus | null, nodes: NodeInfo[] | null): { tone: "good" | "bad"; text: string } | null {
+export function healthOf(status: ClusterStatus | null, nodes: NodeInfo[] | null, mirrors: MirrorCount | null = null): Health | null {
   if (!nodes) return null;
   const running = nodes.filter((node) => node.running);
   const alarms = running.flatMap((node) => [
@@ -70,7 +88,10 @@ export function healthOf(status: ClusterStatus | null, nodes: NodeInfo[] | null)
     ...alarms.map((alarm) => `${alarm}: publishers wait`),
   ];
   const text = `${running.length} of ${plural(nodes.length, "node")} running`;
-  return wrong.length ? { tone: "bad", text: `${text}; ${wrong.join("; ")}` } : { tone: "good", text: `${text}, no alarms, no partitions` };
+  const copies = mirrors ? mirrorsText(mirrors) : "";
+  const end = copies ? `; ${copies}` : "";
+  if (wrong.length || mirrors?.down) return { tone: "bad", text: [text, ...wrong].join("; ") + end };
+  return { tone: mirrors?.behind ? "warn" : "good", text: `${text}, no alarms, no partitions${end}` };
 }
 
 export function OverviewPage(): JSX.Element {
@@ -79,17 +100,25 @@ export function OverviewPage(): JSX.Element {
   const isMonitor = may.monitor();
   const nodes = useLive<NodeInfo[]>(isMonitor ? "nodes" : null);
   const status = useLive<ClusterStatus>(isMonitor ? "warren/cluster/status" : null);
-  const health = healthOf(status.data, nodes.data);
+  const mirrors = useLive<MirrorCount>("warren/mirrors");
+  const health = healthOf(status.data, nodes.data, mirrors.data);
+  const lacking = mirrors.data?.examples ?? [];
   return (
     <Loaded live={live}>
       {(data) => (
         <>
-          <PageHead title={data.cluster_name} sub={`asked at ${data.node}, Warren ${data.warren_version ?? ""}`}>
+          <PageHead title="Overview" sub={`cluster ${data.cluster_name}, asked at ${shortNode(data.node)}, Warren ${data.warren_version ?? ""}`}>
             <SpanChoice />
           </PageHead>
           {health && (
             <p class={`health ${health.tone}`} role="status">
-              <span aria-hidden="true">{health.tone === "good" ? "✓" : "✕"}</span> {health.text}
+              <span aria-hidden="true">{{ good: "✓", warn: "!", bad: "✕" }[health.tone]}</span>
+              <span>
+                {health.text}
+                {lacking.length > 0 && ": "}
+                {lacking.slice(0, 5).map(({ vhost, name }, i) => [i > 0 && ", ", <a href={href(["queues", vhost, name, "mirrors"])}>{name}</a>])}
+                {mirrors.data && mirrors.data.behind + mirrors.data.down > 5 && " …"}
+              </span>
             </p>
           )}
           <div class="tiles">
@@ -109,7 +138,7 @@ export function OverviewPage(): JSX.Element {
               <Chart title="Queued messages" lines={levelLines(data.queue_totals, LENGTHS)} show={short} />
             </Panel>
           </div>
-          {nodes.data && <NodesTable nodes={nodes.data} status={status.data} />}
+          {nodes.data && <NodesTable nodes={nodes.data} status={status.data} title="Nodes" />}
           <div class="two">
             <Panel title="Coming and going">
               <Chart title="Coming and going" lines={rateLines(data.churn_rates, CHURN)} show={rate} />
@@ -133,10 +162,10 @@ export function OverviewPage(): JSX.Element {
   );
 }
 
-export function NodesTable({ nodes, status }: { nodes: NodeInfo[]; status: ClusterStatus | null }): JSX.Element {
+export function NodesTable({ nodes, status, title }: { nodes: NodeInfo[]; status: ClusterStatus | null; title?: string }): JSX.Element {
   const roles = new Map(status?.nodes.map((node) => [node.name, node.role]));
   return (
-    <Panel title="Nodes">
+    <Panel title={title}>
       <Plain
         label="Nodes"
         rows={nodes}

@@ -4,7 +4,7 @@ import { quote } from "../api";
 import { bytes, clock, count, rate, short, shortNode } from "../format";
 import { type Live, useLive } from "../live";
 import { Chart } from "../parts/chart";
-import { Badge, Facts, Json, Loaded, PageHead, Panel, stateTone, Tabs, Tile } from "../parts/small";
+import { Arguments, Badge, Facts, Loaded, PageHead, Panel, stateTone, Tabs, Tile, Time } from "../parts/small";
 import { Plain } from "../parts/table";
 import { go, href, place } from "../router";
 import { levelLines, rateLines, spanQuery } from "../samples";
@@ -49,6 +49,7 @@ export function QueuePage(props: { vhost: string; name: string; tab: string }): 
       >
         {live.data && (
           <>
+            {tab === "overview" && <SpanChoice />}
             <button type="button" onClick={() => askPurge([live.data!], live.refresh)}>
               Purge …
             </button>
@@ -69,7 +70,7 @@ function Part({ tab, queue, live }: { tab: string; queue: Queue; live: Live<Queu
   if (tab === "consumers") {
     return (
       <Panel>
-        <Plain label="Consumers" rows={queue.consumer_details ?? []} keyOf={(row) => `${row.channel_details?.name}${row.consumer_tag}`} columns={CONSUMER_COLUMNS} empty={<strong>Nobody consumes from this queue.</strong>} />
+        <Plain label="Consumers" rows={queue.consumer_details ?? []} keyOf={(row) => `${row.channel_details?.name}${row.consumer_tag}`} columns={CONSUMER_COLUMNS.filter(({ title }) => title !== "Queue")} empty={<strong>Nobody consumes from this queue.</strong>} />
       </Panel>
     );
   }
@@ -87,11 +88,11 @@ function Summary({ queue }: { queue: Queue }): JSX.Element {
     ["Exclusive", queue.exclusive ? "yes" : "no"],
     ["Policy", queue.policy ? <a href={href(["policies"], { name: queue.policy })}>{queue.policy}</a> : "none"],
     ["Operator policy", queue.operator_policy ?? "none"],
-    ["Policies come to", <Json value={queue.effective_policy_definition ?? {}} />],
-    ["Arguments", <Json value={queue.arguments ?? {}} />],
-    ["Bodies", bytes(queue.message_bytes)],
+    ["In force by policies", <Arguments value={queue.effective_policy_definition} />],
+    ["Arguments", <Arguments value={queue.arguments} />],
+    ["Size of messages", bytes(queue.message_bytes)],
     ["Memory", bytes(queue.memory)],
-    ["Oldest message", head ? clock(head * 1000) : "unknown"],
+    ["First message made", head ? <Time at={head * 1000} /> : queue.messages_ready ? "unknown: its publisher set no timestamp" : "none waits"],
     ["Idle since", queue.idle_since ? clock(Date.parse(queue.idle_since)) : "busy"],
   ];
   return (
@@ -112,7 +113,7 @@ function Summary({ queue }: { queue: Queue }): JSX.Element {
         <Tile name="Out" value={rate(rateOf(queue.message_stats, "deliver_get"))} />
       </div>
       <div class="two">
-        <Panel title="Queued messages" actions={<SpanChoice />}>
+        <Panel title="Queued messages">
           <Chart title="Queued messages" lines={levelLines(queue as unknown as Record<string, number>, LENGTHS)} show={short} />
         </Panel>
         <Panel title="Message rates">

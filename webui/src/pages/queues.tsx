@@ -2,10 +2,10 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, quote } from "../api";
-import { count, plural, rate, shellWord, short, shortNode } from "../format";
+import { bytes, clock, count, plural, shellCommands, shellWord, short, shortNode } from "../format";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Badge, Empty, PageHead, Panel, stateTone } from "../parts/small";
+import { Badge, Empty, Name, PageHead, Panel, Rate, stateTone } from "../parts/small";
 import { List } from "../parts/table";
 import { href } from "../router";
 import { vhost, within } from "../state";
@@ -118,7 +118,7 @@ export function askPurge(rows: Queue[], done: () => void): void {
     ),
     verb: `Drop ${plural(messages, "message")}`,
     typed: one ? one.name : `purge ${rows.length}`,
-    command: `warrenctl purge_queue -p ${shellWord(rows[0]!.vhost)} ${shellWord(rows[0]!.name)}`,
+    command: shellCommands(rows.map((row) => `warrenctl purge_queue -p ${shellWord(row.vhost)} ${shellWord(row.name)}`)),
     run: async () => {
       for (const row of rows) await act("DELETE", `queues/${quote(row.vhost, row.name)}/contents`);
       done();
@@ -149,7 +149,7 @@ export function askDelete(rows: Queue[], done: () => void): void {
     ),
     verb: `Delete ${plural(rows.length, "queue")}`,
     typed: one ? one.name : `delete ${rows.length}`,
-    command: `warrenctl delete_queue -p ${shellWord(rows[0]!.vhost)} ${shellWord(rows[0]!.name)}`,
+    command: shellCommands(rows.map((row) => `warrenctl delete_queue -p ${shellWord(row.vhost)} ${shellWord(row.name)}`)),
     run: async () => {
       for (const row of rows) await act("DELETE", `queues/${quote(row.vhost, row.name)}`);
       done();
@@ -189,11 +189,14 @@ export function QueuesPage(): JSX.Element {
               sort: "name",
               show: (row) => (
                 <>
-                  <a href={href(["queues", row.vhost, row.name])}>{row.name}</a>
+                  <a href={href(["queues", row.vhost, row.name])}>
+                    <Name text={row.name} />
+                  </a>
                   {!vhost.value && row.vhost !== "/" && <div class="dim small">in {row.vhost}</div>}
                 </>
               ),
             },
+            { title: "Virtual host", sort: "vhost", wide: true, hidden: true, show: (row) => <code>{row.vhost}</code> },
             { title: "Features", wide: true, show: (row) => <Features row={row} /> },
             {
               title: "Node",
@@ -209,9 +212,23 @@ export function QueuesPage(): JSX.Element {
             { title: "Ready", sort: "messages_ready", numeric: true, show: (row) => count(row.messages_ready) },
             { title: "Unacked", sort: "messages_unacknowledged", numeric: true, show: (row) => count(row.messages_unacknowledged) },
             { title: "Consumers", sort: "consumers", numeric: true, wide: true, show: (row) => short(row.consumers) },
-            { title: "In", sort: "message_stats.publish_details.rate", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "publish")) },
-            { title: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "deliver_get")) },
-            { title: "Acked", sort: "message_stats.ack_details.rate", numeric: true, wide: true, show: (row) => rate(rateOf(row.message_stats, "ack")) },
+            { title: "In", sort: "message_stats.publish_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "publish")} /> },
+            { title: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "deliver_get")} /> },
+            { title: "Acked", sort: "message_stats.ack_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "ack")} /> },
+            {
+              title: "Redelivered",
+              sort: "message_stats.redeliver_details.rate",
+              fields: ["message_stats.redeliver_details.rate"],
+              numeric: true,
+              wide: true,
+              hidden: true,
+              show: (row) => <Rate value={rateOf(row.message_stats, "redeliver")} />,
+            },
+            { title: "Total", sort: "messages", numeric: true, wide: true, hidden: true, show: (row) => count(row.messages) },
+            { title: "Size", sort: "message_bytes", fields: ["message_bytes"], numeric: true, wide: true, hidden: true, show: (row) => bytes(row.message_bytes) },
+            { title: "Memory", sort: "memory", fields: ["memory"], numeric: true, wide: true, hidden: true, show: (row) => bytes(row.memory) },
+            { title: "Operator policy", wide: true, hidden: true, show: (row) => row.operator_policy },
+            { title: "Idle since", fields: ["idle_since"], wide: true, hidden: true, show: (row) => row.idle_since && clock(Date.parse(row.idle_since)) },
           ]}
         />
       </Panel>

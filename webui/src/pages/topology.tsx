@@ -9,10 +9,12 @@ import { Empty, Loaded, PageHead, Panel } from "../parts/small";
 import type { PageOf } from "../parts/table";
 import { href, place, setQuery } from "../router";
 import { vhost } from "../state";
-import { type Box, type Edge, layOut, type Picture } from "../topology";
+import { along, type Edge, layOut, pathOf, type Picture, type Spot } from "../topology";
 import type { Binding } from "../types";
 
-const [BOX_W, BOX_H, GAP_X, GAP_Y] = [190, 34, 150, 14];
+const [BOX_W, BOX_H, GAP_X, GAP_Y] = [190, 34, 170, 16];
+/** Where along its one step an edge says its keys. */
+const LABEL_AT = 0.5;
 /** More bindings than this are no picture any more. */
 const BINDINGS_MAX = 500;
 
@@ -56,23 +58,31 @@ function Drawing(props: { picture: Picture; where: string; hover: string | null;
   const { picture, hover } = props;
   const width = picture.columns * BOX_W + (picture.columns - 1) * GAP_X + 4;
   const height = picture.rows * (BOX_H + GAP_Y) + 4;
-  const heights = Array.from({ length: picture.columns }, (_, i) => [...picture.boxes.values()].filter((box) => box.column === i).length);
-  const x = (box: Box) => 2 + box.column * (BOX_W + GAP_X);
+  const x = (spot: Spot) => 2 + spot.column * (BOX_W + GAP_X);
   // Short columns stand in the middle of long ones.
-  const y = (box: Box) => 2 + (box.row + (picture.rows - heights[box.column]!) / 2) * (BOX_H + GAP_Y);
+  const y = (spot: Spot) => 2 + (spot.row + (picture.rows - picture.heights[spot.column]!) / 2) * (BOX_H + GAP_Y);
+  const middle = (spot: Spot) => y(spot) + BOX_H / 2;
   const isLit = (edge: Edge) => hover === null || edge.from === hover || edge.to === hover;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Picture of exchanges and queues">
       <svg class="topology" width={width} height={height}>
+        <defs>
+          <marker id="leads" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+            <path d="M0 0 L8 4 L0 8 z" class="arrow" />
+          </marker>
+        </defs>
         {picture.edges.map((edge) => {
-          const [from, to] = [picture.boxes.get(edge.from)!, picture.boxes.get(edge.to)!];
-          const [x1, y1, x2, y2] = [x(from) + BOX_W, y(from) + BOX_H / 2, x(to), y(to) + BOX_H / 2];
+          const stops = [picture.boxes.get(edge.from)!, ...edge.via, picture.boxes.get(edge.to)!];
+          const steps = stops.slice(1).map((to, i) => ({ x1: x(stops[i]!) + BOX_W, y1: middle(stops[i]!), x2: x(to), y2: middle(to) }));
           const label = edge.labels.filter((each) => each).join(", ");
+          // Above where it crosses a column, if it does: there it runs straight.
+          const crossed = edge.via.at(-1);
+          const at = crossed ? { x: x(crossed) + BOX_W / 2, y: middle(crossed) - 9 } : along(steps.at(-1)!, LABEL_AT);
           return (
             <g key={`${edge.from}\n${edge.to}`} class={isLit(edge) ? "edge" : "edge faint"}>
-              <path d={`M${x1} ${y1} C${x1 + GAP_X / 2} ${y1} ${x2 - GAP_X / 2} ${y2} ${x2} ${y2}`} />
+              <path d={pathOf(steps)} marker-end="url(#leads)" />
               {label && isLit(edge) && (
-                <text x={x1 + (x2 - x1) * 0.62} y={y1 + (y2 - y1) * 0.7 - 4} text-anchor="middle">
+                <text x={at.x} y={at.y} dominant-baseline="middle" text-anchor="middle">
                   {label.length > 24 ? `${label.slice(0, 23)}…` : label}
                 </text>
               )}

@@ -1,8 +1,8 @@
 import type { JSX } from "preact";
 
 import { quote } from "../api";
-import { count, duration } from "../format";
-import { Empty, Panel, Time } from "../parts/small";
+import { clock, duration, plural } from "../format";
+import { Empty, Panel } from "../parts/small";
 import { List } from "../parts/table";
 import { href } from "../router";
 import type { ChannelDetails, Queue } from "../types";
@@ -19,8 +19,8 @@ interface Held {
 export function Unacked({ queue }: { queue: Queue }): JSX.Element {
   return (
     <Panel>
-      <p class="dim">
-        {count(queue.messages_unacknowledged)} messages were delivered and are not acknowledged yet. They go back to the queue when the channel that holds them closes.
+      <p class="dim lead">
+        {queue.messages_unacknowledged === 1 ? "1 message was" : `${plural(queue.messages_unacknowledged ?? 0, "message")} were`} delivered and not acknowledged yet. What is held goes back to the queue when its channel closes.
       </p>
       <List<Held>
         path={`queues/${quote(queue.vhost, queue.name)}/unacked`}
@@ -30,7 +30,7 @@ export function Unacked({ queue }: { queue: Queue }): JSX.Element {
         empty={<Empty title="Nobody holds a message of this queue." />}
         columns={[
           { title: "Held for", show: (row) => duration(row.age_ms) },
-          { title: "Since", wide: true, show: (row) => <Time at={row.delivered_at} /> },
+          { title: "Since", wide: true, show: (row) => clock(row.delivered_at) },
           {
             title: "By",
             show: (row) =>

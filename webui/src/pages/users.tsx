@@ -6,7 +6,7 @@ import { plural, shellWord } from "../format";
 import { useLive } from "../live";
 import { ask, attempt } from "../parts/dialog";
 import { Drawer, Field, Text, VhostChoice } from "../parts/forms";
-import { Badge, Facts, Loaded, PageHead, Panel } from "../parts/small";
+import { Arguments, Badge, Facts, Loaded, PageHead, Panel } from "../parts/small";
 import { List, Plain } from "../parts/table";
 import { go, href } from "../router";
 
@@ -179,7 +179,7 @@ export function UserPage({ name }: { name: string }): JSX.Element {
                 rows={[
                   ["Tags", tagsOf(user).join(", ") || "none: AMQP only"],
                   ["Password", user.password_hash ? "set" : "none"],
-                  ["Limits", JSON.stringify(user.limits ?? {})],
+                  ["Limits", <Arguments value={user.limits} />],
                 ]}
               />
             </Panel>

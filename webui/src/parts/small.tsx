@@ -4,7 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import type { ApiFailure } from "../api";
-import { ago, clock, percent } from "../format";
+import { ago, clock, percent, rate } from "../format";
 import type { Live } from "../live";
 
 export function Panel(props: {
@@ -184,6 +184,21 @@ export function Time({ at }: { at: number }): JSX.Element {
       {clock(at)} <span class="dim">{ago(at)}</span>
     </time>
   );
+}
+
+/** A name that is broken where it has its parts, if it has to be. */
+export function Name({ text }: { text: string }): JSX.Element {
+  return <>{text.split(/(?<=[./:_-])/).map((part, i) => (i === 0 ? part : [<wbr />, part]))}</>;
+}
+
+/** A table of arguments, or that there are none. */
+export function Arguments({ value }: { value: Record<string, unknown> | undefined }): JSX.Element {
+  return Object.keys(value ?? {}).length ? <Json value={value} /> : <>none</>;
+}
+
+/** Nothing a second is not what one looks for in a list. */
+export function Rate({ value }: { value: number }): JSX.Element {
+  return <span class={value ? "" : "dim"}>{rate(value)}</span>;
 }
 
 export function Json({ value }: { value: unknown }): JSX.Element {

@@ -3,19 +3,26 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { count } from "../format";
+import { count, plural } from "../format";
+import { type Choices, choicesOf, choose, type Choosable, csv, fieldsOf, isShown, shownColumns } from "../columns";
 import { type Live, useLive } from "../live";
 import { place, setQuery } from "../router";
+import { attempt } from "./dialog";
 import { Failure } from "./small";
 
-export interface Column<Row> {
-  title: string;
+export interface Column<Row> extends Choosable {
   show: (row: Row) => ComponentChildren;
   /** The field the server sorts by; without one the column is not sorted. */
   sort?: string;
   numeric?: boolean;
-  /** Left out where there is little room. */
+  centred?: boolean;
+  /** Left out where there is little room, unless somebody has chosen it. */
   wide?: boolean;
+}
+
+function classOf(column: Column<never>, choices: Choices = {}): string {
+  const isWide = column.wide && choices[column.title] !== true;
+  return [column.numeric && "num", column.centred && "centred", isWide && "wide", column.title === "" && "row-end"].filter(Boolean).join(" ");
 }
 
 export interface PageOf<Row> {
@@ -52,8 +59,12 @@ interface ListProps<Row> {
   fields?: string[];
   more?: string;
   noun: string;
+  /** What its choice of columns is remembered by, where that is not the noun. */
+  name?: string;
   columns: Column<Row>[];
   keyOf: (row: Row) => string;
+  /** Rows that sum up what is above. */
+  foot?: (rows: Row[]) => ComponentChildren;
   /** What can be done with the rows that are marked. */
   bulk?: (rows: Row[], clear: () => void) => ComponentChildren;
   empty?: ComponentChildren;
@@ -63,7 +74,11 @@ interface ListProps<Row> {
 
 export function List<Row>(props: ListProps<Row>): JSX.Element {
   const query = place.value.query;
-  const live = useLive<PageOf<Row>>(`${props.path}?${listQuery(query, props.fields ?? [], props.more)}`);
+  const name = props.name ?? props.noun;
+  const choices = choicesOf(name);
+  const columns = shownColumns(props.columns, choices);
+  const box = useRef<HTMLDivElement>(null);
+  const live = useLive<PageOf<Row>>(`${props.path}?${listQuery(query, fieldsOf(props.fields ?? [], columns), props.more)}`);
   // The filter may have left fewer pages than there were.
   useEffect(() => {
     if (live.error?.message.startsWith("Page out of range")) setQuery({ page: null });
@@ -71,17 +86,18 @@ export function List<Row>(props: ListProps<Row>): JSX.Element {
   const data = live.data;
   const isFiltered = Boolean(query.get("name"));
   return (
-    <div class="list">
+    <div class="list" ref={box}>
       <div class="list-bar">
         {!props.noFilter && <Filter noun={props.noun} />}
         <span class="list-count" role="status">
-          {data && (isFiltered ? `${count(data.filtered_count)} of ${count(data.total_count)}` : count(data.total_count))} {data && props.noun}
+          {data && (isFiltered ? `${count(data.filtered_count)} of ${count(data.total_count)}` : count(data.total_count))} {data && nounFor(props.noun, data.total_count)}
         </span>
         <span class="spring" />
         {props.actions}
+        <ColumnChoice name={name} columns={props.columns} choices={choices} onCopy={() => copyTable(box.current)} />
       </div>
       {live.error && <Failure error={live.error} />}
-      {data && data.items.length > 0 && <Rows {...props} live={live} rows={data.items} />}
+      {data && data.items.length > 0 && <Rows {...props} columns={columns} choices={choices} live={live} rows={data.items} />}
       {data && data.items.length === 0 && !live.isStale && (
         <div class="empty">{isFiltered ? <strong>Nothing matches the filter.</strong> : (props.empty ?? <strong>None yet.</strong>)}</div>
       )}
@@ -89,6 +105,10 @@ export function List<Row>(props: ListProps<Row>): JSX.Element {
       {data && <Pager data={data} />}
     </div>
   );
+}
+
+function nounFor(noun: string, amount: number): string {
+  return amount === 1 ? noun.replace(/ies$/, "y").replace(/s$/, "") : noun;
 }
 
 function Filter({ noun }: { noun: string }): JSX.Element {
@@ -119,12 +139,66 @@ function Filter({ noun }: { noun: string }): JSX.Element {
   );
 }
 
-function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[] }): JSX.Element {
+async function copyTable(box: HTMLElement | null): Promise<void> {
+  const rows = [...(box?.querySelectorAll<HTMLTableRowElement>("thead tr, tbody tr") ?? [])];
+  const text = csv(rows.map((row) => [...row.cells].filter((cell) => !cell.classList.contains("mark")).map((cell) => cell.innerText)));
+  await attempt(() => navigator.clipboard.writeText(text), `${plural(rows.length - 1, "row")} copied as CSV`);
+}
+
+function ColumnChoice<Row>(props: { name: string; columns: Column<Row>[]; choices: Choices; onCopy: () => Promise<void> }): JSX.Element {
+  const box = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    function onAway(event: Event): void {
+      const isKey = event instanceof KeyboardEvent;
+      const isAway = isKey ? event.key === "Escape" : !box.current?.contains(event.target as Node);
+      if (!box.current?.open || !isAway) return;
+      box.current.open = false;
+      if (isKey) box.current.querySelector("summary")?.focus();
+    }
+    addEventListener("keydown", onAway);
+    addEventListener("pointerdown", onAway);
+    return () => {
+      removeEventListener("keydown", onAway);
+      removeEventListener("pointerdown", onAway);
+    };
+  }, []);
+  const [, ...free] = props.columns;
+  return (
+    <details class="columns" ref={box}>
+      <summary>Columns</summary>
+      <div class="columns-box" role="group" aria-label="Columns that are shown">
+        {free.filter((column) => column.title).map((column) => {
+          const isOn = isShown(column, props.choices);
+          return (
+            <label class="check" key={column.title}>
+              <input type="checkbox" checked={isOn} onChange={() => choose(props.name, { ...props.choices, [column.title]: !isOn })} />
+              {column.title}
+            </label>
+          );
+        })}
+        <div class="columns-foot">
+          <button type="button" class="quiet" disabled={Object.keys(props.choices).length === 0} onClick={() => choose(props.name, null)}>
+            As they were
+          </button>
+          <button type="button" class="quiet" onClick={() => void props.onCopy()}>
+            Copy as CSV
+          </button>
+        </div>
+      </div>
+    </details>
+  );
+}
+
+function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[]; choices: Choices }): JSX.Element {
   const query = place.value.query;
   const [marked, setMarked] = useState<Set<string>>(new Set());
   const { rows, keyOf, bulk } = props;
   const chosen = rows.filter((row) => marked.has(keyOf(row)));
   const clear = () => setMarked(new Set());
+  const done = () => {
+    clear();
+    props.live.refresh();
+  };
 
   function mark(key: string): void {
     const next = new Set(marked);
@@ -146,7 +220,7 @@ function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[
       {bulk && chosen.length > 0 && (
         <div class="bulk" role="region" aria-label="Marked rows">
           <strong>{chosen.length} marked</strong>
-          {bulk(chosen, clear)}
+          {bulk(chosen, done)}
           <button type="button" class="quiet" onClick={clear}>
             Unmark
           </button>
@@ -173,7 +247,7 @@ function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[
                   <th
                     key={column.title}
                     scope="col"
-                    class={`${column.numeric ? "num" : ""} ${column.wide ? "wide" : ""}`}
+                    class={classOf(column as Column<never>, props.choices)}
                     aria-sort={isSorted ? (isDown ? "descending" : "ascending") : undefined}
                   >
                     {column.sort ? (
@@ -200,7 +274,7 @@ function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[
                     </td>
                   )}
                   {props.columns.map((column) => (
-                    <td key={column.title} class={`${column.numeric ? "num" : ""} ${column.wide ? "wide" : ""}`}>
+                    <td key={column.title} class={classOf(column as Column<never>, props.choices)}>
                       {column.show(row)}
                     </td>
                   ))}
@@ -208,6 +282,7 @@ function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[
               );
             })}
           </tbody>
+          {props.foot && <tfoot>{props.foot(rows)}</tfoot>}
         </table>
       </div>
     </>
@@ -255,7 +330,7 @@ export function Plain<Row>(props: {
         <thead>
           <tr>
             {props.columns.map((column) => (
-              <th scope="col" class={`${column.numeric ? "num" : ""} ${column.wide ? "wide" : ""}`}>
+              <th scope="col" class={classOf(column as Column<never>)}>
                 {column.title}
               </th>
             ))}
@@ -265,7 +340,7 @@ export function Plain<Row>(props: {
           {props.rows.map((row) => (
             <tr key={props.keyOf(row)}>
               {props.columns.map((column) => (
-                <td class={`${column.numeric ? "num" : ""} ${column.wide ? "wide" : ""}`}>{column.show(row)}</td>
+                <td class={classOf(column as Column<never>)}>{column.show(row)}</td>
               ))}
             </tr>
           ))}
