@@ -198,6 +198,25 @@ def test_redrive(api: Api, vhost: str) -> None:
     assert contents(api, vhost, "dead") == [("never died", False), ("g", False)]
 
 
+def test_messages_at_positions_are_moved(api: Api, vhost: str) -> None:
+    api.put(f"/queues/{vhost}/p")
+    api.put(f"/queues/{vhost}/to")
+    for number in range(6):
+        publish(api, vhost, "p", payload=str(number))
+    place = f"/queues/{vhost}/p/move"
+    body = {"to": "to", "positions": [4, 1, 99]}
+    assert api.post(place, {**body, "dry_run": True})["moved"] == 2
+    assert api.post(place, body)["moved"] == 2
+    assert contents(api, vhost, "to") == [("1", False), ("4", False)]
+    assert api.post(place, {"to": "to", "positions": [0]})["moved"] == 1
+    assert api.post(place, {"to": "to", "positions": []})["moved"] == 0
+    assert payloads(peek(api, vhost, "p")) == ["2", "3", "5"]
+    for wrong in ({"positions": ["1"]}, {"positions": 3}):
+        assert api.refusal("POST", place, {"to": "to", **wrong})[0] == 400
+    other = {"to": "to", "positions": [2], "incarnation": "another"}
+    assert api.refusal("POST", place, other)[0] == 412
+
+
 def test_tail(api: Api, vhost: str) -> None:
     api.put(f"/queues/{vhost}/q")
     place = f"/queues/{vhost}/q/tail"

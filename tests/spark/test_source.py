@@ -186,6 +186,12 @@ def test_a_batch_read_between_positions_and_times(spark: SparkSession, broker: B
     assert read(endingTimestamp=now_ms) == list(range(50))
 
 
+def test_an_empty_queue_has_no_rows(spark: SparkSession, broker: Broker) -> None:
+    publish(broker, "s.empty", 0, 0)
+    read = spark.read.format("warren").options(endpoints=broker.http_url, queues="s.empty")
+    assert read.load().collect() == []
+
+
 def test_columns(spark: SparkSession, broker: Broker) -> None:
     publish(broker, "columns", 0, 1)
     table = spark.read.format("warren").options(endpoints=broker.http_url, queues="columns").load()

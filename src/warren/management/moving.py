@@ -48,6 +48,8 @@ class Order:
     #: How many messages at most.
     count: int
     matches: Matches | None = None
+    #: Only those at these positions; None: at any.
+    positions: frozenset[int] | None = None
     #: Only count what would be moved.
     dry_run: bool = False
 
@@ -139,7 +141,9 @@ def _slice(engine: Engine, order: Order, outcome: Outcome, left: int) -> int:
 
 
 def _deal_with(engine: Engine, order: Order, outcome: Outcome, slot: int, message: Message) -> None:
-    if order.matches is not None and not order.matches(message):
+    if (order.positions is not None and slot not in order.positions) or (
+        order.matches is not None and not order.matches(message)
+    ):
         outcome.unmatched += 1
         return
     queue = order.target(message)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from warren.management.across import at_home, rows_of_others
 from warren.management.call import Answer, Call, Route, field_of
 from warren.management.encode import read_object
-from warren.management.errors import bad_request, not_found
+from warren.management.errors import ApiError, bad_request, not_found
 from warren.management.listing import answer_list
 from warren.management.matching import compile_match
 from warren.management.messages import show_message
@@ -30,6 +30,8 @@ ALL = 2**62
 LOOK_MAX = 10_000
 #: ... and that one answer of `tail` does.
 TAIL_MAX = 500
+#: Positions that one request may name.
+POSITIONS_MAX = 10_000
 #: Messages looked at between two rests.
 AT_A_TIME = 16
 
@@ -199,9 +201,32 @@ def _wanted(body: Mapping[str, Any]) -> tuple[int, int | None]:
     return count, after
 
 
+def _positions(queue: AmqpQueue, body: Mapping[str, Any]) -> frozenset[int] | None:
+    """Those that a reader of the queue's ranges means. Raises 400, PreconditionFailed."""
+    given = field_of(body, "positions", list, None)
+    if given is None:
+        return None
+    if len(given) > POSITIONS_MAX or not all(type(one) is int for one in given):
+        raise bad_request(f"positions must be a list of at most {POSITIONS_MAX} numbers")
+    # A queue that was declared anew has other messages at the same positions.
+    incarnation = field_of(body, "incarnation", str, "")
+    if incarnation and (queue.cursors is None or queue.cursors.incarnation != incarnation):
+        raise ApiError(
+            412, "precondition_failed", f"queue '{queue.name}' was deleted and declared again"
+        )
+    return frozenset(given)
+
+
+def _begin(after: int | None, positions: frozenset[int] | None) -> int | None:
+    """Nothing before the first position that is meant needs a look."""
+    if not positions or min(positions) == 0:
+        return after
+    return max(after or 0, min(positions) - 1)
+
+
 @at_home
 async def move_messages(call: Call) -> Answer:
-    """Move ready messages, or those that `match`, to another queue of the same virtual host."""
+    """Move ready messages, those that `match` or at `positions`, to another queue of the vhost."""
     body, source = await call.body(), _source(call)
     name = field_of(body, "to", str)
     count, after = _wanted(body)
@@ -220,13 +245,14 @@ async def move_messages(call: Call) -> Answer:
     engine.check_access(actor, "exchange", "", "write")
     engine.check_owner(actor, target)
     dry_run = field_of(body, "dry_run", bool, False)
-    order = Order(source, lambda _: target, count, matches, dry_run)
-    return _shown(order, await move(call.context, order, after))
+    positions = _positions(source, body)
+    order = Order(source, lambda _: target, count, matches, positions, dry_run)
+    return _shown(order, await move(call.context, order, _begin(after, positions)))
 
 
 @at_home
 async def redrive_messages(call: Call) -> Answer:
-    """Send dead letters, or those that `match`, back to the queue in which they first died."""
+    """Send dead letters, those that `match` or at `positions`, back to where they first died."""
     body, source, vhost = await call.body(), _source(call), call.vhost
     count, after = _wanted(body)
     matches = compile_match(field_of(body, "match", dict, None))
@@ -239,8 +265,10 @@ async def redrive_messages(call: Call) -> Answer:
             return None
         return queue
 
-    order = Order(source, target, count, matches, field_of(body, "dry_run", bool, False))
-    return _shown(order, await move(call.context, order, after))
+    positions = _positions(source, body)
+    dry_run = field_of(body, "dry_run", bool, False)
+    order = Order(source, target, count, matches, positions, dry_run)
+    return _shown(order, await move(call.context, order, _begin(after, positions)))
 
 
 ROUTES = (

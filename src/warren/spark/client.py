@@ -164,6 +164,17 @@ class Client:
     def read_range(self, queue: str, query: dict[str, Any]) -> bytes:
         return self.request("GET", f"{self._queue(queue)}/range?{urlencode(query)}")
 
+    def send_back(
+        self, queue: str, incarnation: str, positions: list[int], to: str | None
+    ) -> dict[str, Any]:
+        """Messages at some positions to another queue, or back to where they first died."""
+        said: dict[str, Any] = {"positions": positions, "incarnation": incarnation}
+        verb = "redrive"
+        if to is not None:
+            verb, said["to"] = "move", to
+        found: dict[str, Any] = self.call("POST", f"{self._queue(queue)}/{verb}", said)
+        return found
+
     def _batch(self, producer: str, batch: int) -> str:
         return f"/batches/{self._vhost}/{quote(producer, safe='')}/{batch}"
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from warren.spark.errors import WarrenError
@@ -59,20 +60,25 @@ class Lake:
         found = sorted((self.path / "_batches").glob("*.json"), key=lambda one: int(one.stem))
         return [json.loads(one.read_text()) for one in found]
 
-    def note(self, batch: int, rows: int) -> None:
+    def note(self, batch: int, rows: int, **more: Any) -> None:
         place = self.path / "_batches" / f"{batch}.json"
         part = place.with_suffix(".part")
-        part.write_text(json.dumps({"batch": batch, "rows": rows}) + "\n")
+        part.write_text(json.dumps({"batch": batch, "rows": rows, **more}) + "\n")
         part.rename(place)
 
 
-def archived(rows: DataFrame) -> DataFrame:
-    """The columns of an archive: those of the source, and the day that messages came.
+def day_of() -> Column:
+    """The day that a message came.
 
-    Where the broker does not know when that was, it is the day they were published, or 1970.
+    Where the broker does not know when that was, it is the day it was published, or 1970.
     """
     came = F.coalesce("enqueued_at", "published_at", F.lit("1970-01-01").cast("timestamp"))
-    return rows.withColumn("dt", F.date_format(came, "yyyy-MM-dd"))
+    return F.date_format(came, "yyyy-MM-dd")
+
+
+def archived(rows: DataFrame) -> DataFrame:
+    """The columns of an archive: those of the source, and the day."""
+    return rows.withColumn("dt", day_of())
 
 
 def write_batch(rows: DataFrame, batch: int, lake: Lake) -> int:
@@ -96,15 +102,31 @@ def run_archive(
     spark: SparkSession, options: dict[str, str], lake: Lake, follow: bool, interval_s: int
 ) -> int:
     """Until all is archived that was there, or with `follow` until it is interrupted; rows."""
-    from warren.spark import register
-
-    register(spark)
     lake.prepare()
     before = sum(int(one["rows"]) for one in lake.written())
 
     def take(rows: DataFrame, batch: int) -> None:
         write_batch(rows, batch, lake)
 
+    run_stream(spark, options, lake, take, follow, interval_s)
+    return sum(int(one["rows"]) for one in lake.written()) - before
+
+
+def run_stream(
+    spark: SparkSession,
+    options: dict[str, str],
+    lake: Lake,
+    take: Callable[[DataFrame, int], None],
+    follow: bool,
+    interval_s: int,
+) -> None:
+    """Give the queues' messages to `take`, batch by batch; a batch may be given again.
+
+    Raises WarrenError: nothing was trimmed of a batch that failed.
+    """
+    from warren.spark import register
+
+    register(spark)
     writer = (
         spark.readStream.format("warren")
         .options(**options)
@@ -124,7 +146,6 @@ def run_archive(
         query.stop()
     except StreamingQueryException as error:
         raise WarrenError(reason(str(error))) from error
-    return sum(int(one["rows"]) for one in lake.written()) - before
 
 
 def reason(text: str) -> str:

@@ -12,8 +12,12 @@ FAILED, WRONG = 1, 2
 _NAMES = {
     "archive": "queues into Parquet files by day and queue, each message once",
     "replay": "rows of an archive back into an exchange, in order per queue, each once",
+    "typed": "bodies (JSON, Avro) decoded into a table for each type; bad ones to a quarantine",
+    "dead-letters": "why messages died: groups by cause with samples; republish a group",
     "audit": "was anything lost that had been confirmed? From the event journals of all nodes",
     "latency": "how long messages took, minute by minute, and windows without a confirm",
+    "lag": "how far replicas were behind, rates of nodes and queues, and the hottest of them",
+    "scrub": "are all replicas of mirrored queues equal? The same ranges compared by checksums",
 }
 _JOURNAL = (
     "The journal of a node is the directory 'events' in its data directory; it is written while "
@@ -33,6 +37,8 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     _add_archive(names)
     _add_replay(names)
+    _add_typed(names)
+    _add_dead_letters(names)
     audit = _with_journal(names, "audit")
     audit.add_argument(
         "--every", action="store_true", help="look at every message, whatever the sums say"
@@ -87,12 +93,20 @@ def _add_archive(names: argparse._SubParsersAction) -> None:  # type: ignore[typ
     which.add_argument("--queues", metavar="NAMES", help="separated by commas")
     which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
     parser.add_argument("--to", required=True, metavar="DIR", help="the archive")
-    parser.add_argument("--cursor", help="its name in the broker (default: archive)")
+    _add_stream(parser, "archive")
+    parser.add_argument(
+        "--compact", action="store_true", help="make few large files of many small ones, and end"
+    )
+
+
+def _add_stream(parser: argparse.ArgumentParser, cursor: str) -> None:
+    """How queues are read, batch by batch."""
+    parser.add_argument("--cursor", help=f"its name in the broker (default: {cursor})")
     parser.add_argument(
         "--mode",
         choices=("follow", "drain"),
         default="follow",
-        help="follow: consumers get the messages too; drain: the archive is the only consumer",
+        help="follow: consumers get the messages too; drain: this job is the only consumer",
     )
     parser.add_argument(
         "--starting-offsets", default="earliest", help="earliest, latest or JSON (first run only)"
@@ -102,8 +116,65 @@ def _add_archive(names: argparse._SubParsersAction) -> None:  # type: ignore[typ
     parser.add_argument(
         "--interval", type=int, default=5, metavar="S", help="between batches (default: 5)"
     )
+
+
+def _add_typed(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
+    parser = _add(
+        names,
+        "typed",
+        'The registry is JSON: {"types": [{"name": "order", "version": 1, "format": "json" or '
+        '"avro", "schema": columns such as "id bigint not null, name string" or an Avro schema, '
+        '"queue", "routing_key", "content_type": patterns, "headers": {name: value}, "id": of a '
+        "schema that bodies begin with}]}. Of the entries that fit a message the first counts. "
+        "Started again with the same --to it goes on where it was.",
+    )
+    _add_connection(parser)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--queues", metavar="NAMES", help="separated by commas")
+    which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
+    which.add_argument("--archive", metavar="DIR", help="rows of an archive, instead of queues")
+    parser.add_argument("--where", metavar="SQL", help="with --archive: which rows of it")
+    parser.add_argument("--registry", required=True, metavar="FILE", help="the types")
+    parser.add_argument("--to", required=True, metavar="DIR", help="tables and quarantine")
+    _add_stream(parser, "typed")
     parser.add_argument(
-        "--compact", action="store_true", help="make few large files of many small ones, and end"
+        "--max-quarantined",
+        type=float,
+        metavar="PERCENT",
+        help="exit with 1 if more than this of the rows of this run could not be decoded",
+    )
+
+
+def _add_dead_letters(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
+    parser = _add(
+        names,
+        "dead-letters",
+        "Messages have one cause if they first died in the same queue for the same reason, with "
+        "the same error and bodies of the same shape. Nothing is taken out of the queues but what "
+        "--republish sends back.",
+    )
+    _add_connection(parser)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--queues", metavar="NAMES", help="of dead letters, separated by commas")
+    which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
+    which.add_argument("--archive", metavar="DIR", help="rows of an archive, instead of queues")
+    parser.add_argument("--where", metavar="SQL", help="with --archive: which rows of it")
+    parser.add_argument(
+        "--error-header",
+        action="append",
+        metavar="NAME",
+        help="a header in which your consumers say what went wrong (may be given again)",
+    )
+    parser.add_argument("--show", type=int, default=20, metavar="N", help="causes printed")
+    parser.add_argument("--out", metavar="DIR", help="write the tables here")
+    parser.add_argument(
+        "--republish", metavar="CAUSES", help="send these back, by the first column; with commas"
+    )
+    parser.add_argument(
+        "--to", metavar="QUEUE", help="with --republish: not to where they died, but to this queue"
+    )
+    parser.add_argument(
+        "--fail-over", type=int, metavar="N", help="exit with 1 if there are more dead letters"
     )
 
 
@@ -139,6 +210,8 @@ def main(arguments: Sequence[str], prog: str = "warren pipeline") -> int:
     given = parser.parse_args(arguments)
     if given.name == "archive" and not given.compact and not (given.queues or given.queue_pattern):
         parser.error("archive: name the queues with --queues or --queue-pattern")
+    if given.name == "dead-letters" and given.republish and given.archive:
+        parser.error("dead-letters: only messages of queues can be sent back, not an archive's")
     try:
         return _run(given)
     except WarrenError as error:
@@ -152,11 +225,13 @@ def _run(given: argparse.Namespace) -> int:
     from warren.spark.pipelines.session import open_session
 
     spark = open_session(given.name, given.memory, given.partitions)
-    from warren.spark.pipelines import jobs
+    from warren.spark.pipelines import dead_letters_job, jobs, typed_job
 
     run = {
         "archive": jobs.run_archive_job,
         "replay": jobs.run_replay_job,
+        "typed": typed_job.run_typed_job,
+        "dead-letters": dead_letters_job.run_dead_letters_job,
         "audit": jobs.run_audit_job,
         "latency": jobs.run_latency_job,
     }[given.name]

@@ -1,0 +1,104 @@
+"""The triage of dead letters as a job, and the way back for those of chosen causes."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from warren.spark.client import Client
+from warren.spark.errors import Refused, WarrenError, hint
+from warren.spark.options import read_options
+from warren.spark.pipelines import dead_letters
+from warren.spark.pipelines.archive import reason
+from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
+from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.replay import choose
+from warren.spark.queues import Queues
+
+#: Positions that are named in one request.
+POSITIONS_MAX = 10_000
+#: A job that was killed leaves its cursors; the broker drops them after an hour.
+CURSOR_EXPIRY_S = 3600
+
+
+def run_dead_letters_job(spark: SparkSession, given: argparse.Namespace) -> int:
+    headers = [*(given.error_header or []), *dead_letters.ERROR_HEADERS]
+    if given.archive:
+        rows = choose(spark, Path(given.archive).absolute(), given.where)
+        return _triage(given, rows, headers)
+    from warren.spark import register
+
+    register(spark)
+    options = {
+        **connection_options(given),
+        "cursor": f"dead-letters-{uuid.uuid4().hex[:12]}",
+        "cursorExpiry": str(CURSOR_EXPIRY_S),
+    }
+    client = Client(read_options(options))
+    try:
+        rows = spark.read.format("warren").options(**options).load()
+        return _triage(given, rows, headers, client)
+    except Refused as error:
+        raise WarrenError(hint(error)) from error
+    except PySparkException as error:
+        raise WarrenError(reason(str(error))) from error
+    finally:
+        _let_go(client, options)
+
+
+def _let_go(client: Client, options: dict[str, str]) -> None:
+    for queue in Queues(client, read_options(options)).names(fresh=True):
+        try:
+            client.drop_cursor(queue, options["cursor"])
+        except Refused:
+            continue  # It was never opened.
+
+
+def _triage(
+    given: argparse.Namespace,
+    rows: DataFrame,
+    headers: list[str],
+    client: Client | None = None,
+) -> int:
+    dead = dead_letters.letters(rows, headers).cache()
+    causes = dead_letters.groups(dead).cache()
+    found = show("Dead letters by cause", causes, limit=given.show)
+    total = int(dead.count())
+    if given.out:
+        write_tables(
+            Path(given.out), {"dead_letter_group": causes, "dead_letter": dead.orderBy("seq")}
+        )
+    good = given.fail_over is None or total <= given.fail_over
+    more = "" if good else f", MORE THAN the limit of {given.fail_over:,}"
+    say(f"\n{total:,} dead letters of {causes.count():,} causes{more}")
+    if given.republish and client is not None:
+        known = {row["cause"] for row in found} | {row["cause"] for row in causes.collect()}
+        wanted = [one.strip() for one in given.republish.split(",")]
+        unknown = sorted(set(wanted) - known)
+        if unknown:
+            raise WarrenError(f"there is no cause {', '.join(unknown)}: nothing was republished")
+        good &= _republish(client, dead_letters.positions(dead, wanted), given.to)
+    return GOOD if good else BAD
+
+
+def _republish(client: Client, places: DataFrame, to: str | None) -> bool:
+    """Whether all have gone back; each leaves its queue when it is safe in the other."""
+    moved = kept = 0
+    for queue, incarnation, seqs in places.collect():
+        for first in range(0, len(seqs), POSITIONS_MAX):
+            some = seqs[first : first + POSITIONS_MAX]
+            told = client.send_back(queue, incarnation, some, to)
+            moved += told["moved"]
+            kept += len(some) - told["moved"]
+    where = f"to queue '{to}'" if to else "to the queues in which they first died"
+    say(f"{moved:,} republished {where}")
+    if kept:
+        say(
+            f"{kept:,} STAYED: their queue is gone, full or on another node (--to names another), "
+            "or somebody else has taken them meanwhile"
+        )
+    return kept == 0
