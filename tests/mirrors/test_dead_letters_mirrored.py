@@ -172,3 +172,24 @@ def test_a_handed_over_master_sends_nothing_twice(
     reader = clients.channel(3)
     dead, alive = drain(reader, grave), drain(reader, ha)
     assert [*dead, *alive] == publishing.confirmed
+
+
+def test_the_target_is_deleted_before_it_has_answered(
+    cluster: Cluster, clients: Clients, ha: str, name: str
+) -> None:
+    """A letter that nobody will answer finds no way any more, and its message goes."""
+    grave = f"{ha}.grave"
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": grave}
+    clients.channel(1).queue_declare(grave, durable=True)
+    clients.channel(1).queue_declare(name, durable=True, arguments=letters | {"x-max-length": 0})
+    await_ring(cluster, grave, master=1, synchronised=NODES)
+    deleting = clients.channel(1)
+    cluster.pause(3)
+    try:
+        publish(clients.confirming(1), name, [b"dead"])
+        assert queue_row(cluster, 1, name)["messages_buried"] == 1
+        deleting.queue_delete(grave)
+        eventually(lambda: queue_row(cluster, 1, name)["messages_buried"], 0)
+    finally:
+        cluster.resume(3)
+    assert queue_row(cluster, 1, name)["messages"] == 0
