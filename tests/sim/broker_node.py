@@ -410,6 +410,8 @@ class BrokerNode(MemberNode):
 
     def _ready_changed(self, ready: bool) -> None:
         self.is_ready = ready
+        if ready:
+            self.engine.burials.release()
         if not ready and not self.is_stopping:
             # Without a majority: as `pause_minority` has it.
             self.later(self.send_clients_away)

@@ -113,6 +113,17 @@ class Burials:
         self._tags: dict[int, tuple[Graveyard, Burial, str]] = {}
         self._touched: dict[Graveyard, None] = {}
         self._order = 0
+        self._is_held = False
+
+    def hold(self) -> None:
+        """The node has not heard of all that others have declared: letters might find no way."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """It has."""
+        self._is_held = False
+        for yard in self._yards.values():
+            self._touch(yard)
 
     def take(self, letters: Iterable[tuple[AmqpQueue, Message, int, int]]) -> None:
         """Queues have told of dead messages: (queue, message, reason, slot)."""
@@ -133,14 +144,17 @@ class Burials:
             # Its publisher is told that it was refused, and has it still.
             letter, targets = make_letter(self._engine, queue, message, REASONS[reason], died_s)
             if letter is not None:
-                offer(self._engine, targets, letter, self._engine.clock.now_ms())
+                there = [target for target in targets if not target.awaits_view]
+                offer(self._engine, there, letter, self._engine.clock.now_ms())
             return
         if queue.deleted or queue.retired:
             return
         yard = self._yards.get(queue)
         if yard is not None and yard.term != queue.burial_term:
             yard = None
-        if yard is None or (not yard.waiting and not yard.again and yard.may_send):
+        if self._is_held:
+            self._yard_of(queue).waiting.append(_pack(slot, reason, died_s))
+        elif yard is None or (not yard.waiting and not yard.again and yard.may_send):
             self._send(queue, yard, self._burial(slot, reason, died_s), message)
         else:
             yard.waiting.append(_pack(slot, reason, died_s))
@@ -174,6 +188,10 @@ class Burials:
         now_ms = engine.clock.now_ms()
         for target in targets:
             if target.name in has_it:
+                continue
+            if target.awaits_view:
+                # It is there, but this node does not know yet where.
+                refused = True
                 continue
             tag = self._answers.offer(target, letter, now_ms)
             if tag == TAKEN:
@@ -264,7 +282,9 @@ class Burials:
             return
         if yard.returned and yard.sent == 0:
             self._pause(yard, now_ms)
-        while (yard.again or yard.waiting) and yard.may_send and not yard.is_over:
+        while (
+            (yard.again or yard.waiting) and yard.may_send and not (yard.is_over or self._is_held)
+        ):
             if yard.again:
                 burial = yard.again.popleft()
             else:

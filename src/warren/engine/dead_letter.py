@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warren.engine.publish import all_keys, find_destinations, text
+from warren.engine.publish import all_keys, find_all, text
 from warren.model.message import MARK_HEADERS, Address, Message
 from warren.wire.content import make_message
 from warren.wire.properties import decode_properties, replace_properties
@@ -53,7 +53,7 @@ def make_letter(
     dead = _with_death(queue, message, reason, target, table, died_s)
     if not again:
         engine.totals.count(queue.vhost.name, f"dead_lettered_{reason}")
-    destinations, _ = find_destinations(engine, queue.vhost, exchange, dead, keys, again)
+    destinations, _ = find_all(engine, queue.vhost, exchange, dead, keys, again)
     taking = []
     for destination in destinations:
         if is_cycle(destination.name, reason, table.get("x-death"), queue.name):

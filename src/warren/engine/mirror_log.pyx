@@ -357,3 +357,14 @@ cdef class MirrorLog(RestoredLog):
         waiters, self.waiters = self.waiters, deque()
         return [(message, publisher, tag, sequence)
                 for _, publisher, tag, message, sequence in waiters]
+
+    def refuse_unanswered(self):
+        """The queue is deleted: nobody will answer what it has not."""
+        cdef PublisherPort publisher
+        cdef list told = []
+        waiters, self.waiters = self.waiters, deque()
+        for _, publisher, tag, _, _ in waiters:
+            if publisher.part_done(tag, False):
+                told.append(publisher)
+        for publisher in told:
+            publisher.parts_over()

@@ -217,7 +217,9 @@ class Mirrors:
     def queue_removed(self, number: int) -> None:
         """The queue is deleted."""
         if number in self.by_number:
+            log = self.by_number[number].log
             self._strike_off(number)
+            log.refuse_unanswered()
 
     def govern(self, queue: Any) -> None:
         """Its policy may be another one."""

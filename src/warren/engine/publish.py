@@ -171,17 +171,29 @@ def find_destinations(
     exchange: Exchange,
     message: Message,
     keys: list[bytes],
+) -> tuple[list[AmqpQueue], bool]:
+    """Where a message goes now, and whether a delayed exchange on its way keeps it for later."""
+    found, is_kept = find_all(engine, vhost, exchange, message, keys)
+    return list(_there(found)), is_kept
+
+
+def find_all(
+    engine: Engine,
+    vhost: VHost,
+    exchange: Exchange,
+    message: Message,
+    keys: list[bytes],
     again: bool = False,
 ) -> tuple[list[AmqpQueue], bool]:
-    """Where a message goes now, and whether a delayed exchange on its way keeps it for later.
+    """The same, with those queues that nothing may be given to yet.
 
-    `again`: such an exchange has it already.
+    `again`: delayed exchanges on its way have it already.
     """
     delay_ms = _delay_ms(message) if message.marks & MARK_DELAY else 0
     if delay_ms <= 0:
-        return find_queues(vhost, exchange, message, keys), False
+        return _find_queues(vhost, exchange, message, keys, None), False
     delaying: list[Exchange] = []
-    queues = find_queues(vhost, exchange, message, keys, delaying)
+    queues = _find_queues(vhost, exchange, message, keys, delaying)
     for keeper in () if again else delaying:
         engine.delay(vhost, keeper, message, delay_ms)
     return queues, bool(delaying)
@@ -211,21 +223,27 @@ def offer(engine: Engine, queues: list[AmqpQueue], message: Message, now_ms: int
 
 
 def find_queues(
+    vhost: VHost, exchange: Exchange, message: Message, keys: list[bytes]
+) -> list[AmqpQueue]:
+    """Where a message goes, looking at everything an exchange may look at; see `resolve`."""
+    return list(_there(_find_queues(vhost, exchange, message, keys, None)))
+
+
+def _find_queues(
     vhost: VHost,
     exchange: Exchange,
     message: Message,
     keys: list[bytes],
-    delaying: list[Exchange] | None = None,
+    delaying: list[Exchange] | None,
 ) -> list[AmqpQueue]:
-    """Where a message goes, looking at everything an exchange may look at; see `resolve`."""
     if exchange.name == "":
         found = (vhost.queues.get(text(key)) for key in keys)
-        return list(_there(dict.fromkeys(queue for queue in found if queue is not None)))
+        return list(dict.fromkeys(queue for queue in found if queue is not None))
     headers: dict[str, Any] = {}
     if message.marks & MARK_HEADERS:
         headers = decode_table(message.headers_table)
     properties = decode_properties(message.header)
-    return list(_there(resolve(exchange, keys, headers, properties, vhost.exchanges.get, delaying)))
+    return list(resolve(exchange, keys, headers, properties, vhost.exchanges.get, delaying))
 
 
 def _there(queues: Iterable[AmqpQueue]) -> Iterator[AmqpQueue]:

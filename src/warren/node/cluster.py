@@ -77,6 +77,7 @@ class NodeCluster(PeerOwner):
         self.homes = Homes(node.engine, random.Random().randrange)
         self.homes.stash_room = self._make_stash_room()
         node.engine.cluster = self.homes
+        node.engine.burials.hold()
         self.rings = Rings(node, lambda: self.links, lambda it: self._agreement().change_view(it))
         self.agreement: Agreement | None = None
         self.links: PeerNetwork | None = None
@@ -355,6 +356,7 @@ class NodeCluster(PeerOwner):
         if self._opening is not None:
             self._opening.cancel()
         if ready:
+            self._engine.burials.release()
             self._opening = asyncio.get_running_loop().create_task(self._open())
         else:
             self._opening = None
