@@ -129,7 +129,8 @@ class Comings:
         return [
             name
             for name, node in self.cluster.nodes.items()
-            if not node.is_absent and name not in self.forgotten
+            if not node.is_absent
+            and name not in self.forgotten
             # What was asked for and not answered may have been agreed on nevertheless.
             and (name in members or name not in self.cluster.given_up)
         ]
