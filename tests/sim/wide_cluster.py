@@ -61,6 +61,11 @@ class WideNode(BrokerNode):
         if not self.is_absent:
             super().start()
 
+    async def _stop(self) -> None:
+        await super()._stop()
+        # It may have taken longer than whoever was to start it again has waited.
+        self.cluster.restart_later(self, 100, 1_500)
+
     def wipe(self) -> None:
         """As a new machine of the same name; a later life than any before."""
         self.platter = FaultyDisk(self.world.random.getrandbits(32))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from warren.cluster.member_effects import Why
 from warren.node.agreement import ProposalError
@@ -124,8 +124,13 @@ class Comings:
 
     def present(self) -> list[str]:
         """Who is to be a member, and to have replicas of everything."""
+        leader = cast("WideNode | None", self.cluster.leader)
+        members = leader.raft.membership.nodes if leader is not None else ()
         return [
             name
             for name, node in self.cluster.nodes.items()
-            if not node.is_absent and name not in self.forgotten
+            if not node.is_absent
+            and name not in self.forgotten
+            # What was asked for and not answered may have been agreed on nevertheless.
+            and (name in members or name not in self.cluster.given_up)
         ]

@@ -75,6 +75,8 @@ def finish(engine: Engine, homes: Homes, adoption: Adoption) -> None:
     if queue.view_errand is adoption.errand:
         queue.view_errand = None
     for consumer in adoption.consumers:
+        # Not sooner: whoever settles something would stand in line already.
+        consumer.move_to(queue)
         queue.had_consumers = True
         queue.add_consumer(consumer, consumer.exclusive)
     adoption.errand.finish()

@@ -30,6 +30,9 @@ class ClusterPort(Protocol):
     def send_reply(self, node: str, arguments: tuple[Any, ...]) -> None:
         """Send a direct reply to a node; it may be lost, as one to a client that is gone."""
 
+    def is_waiting(self, consumer: Any) -> bool:
+        """Whether a consumer is still to be attached to its queue."""
+
     def forget_waiting(self, consumer: Any) -> bool:
         """Whether a consumer, which goes, was not attached to its queue yet."""
 

@@ -121,7 +121,8 @@ def cancel(engine: Engine, channel: Channel, tag: str) -> None:
     errand = take_errand(channel.connection)
     consumer = channel.consumers.get(tag)
     if consumer is not None:
-        if consumer.queue is not None and consumer.queue.is_remote:
+        is_waiting = engine.cluster is not None and engine.cluster.is_waiting(consumer)
+        if consumer.queue is not None and consumer.queue.is_remote and not is_waiting:
             remote_consume.cancel(engine, consumer.queue, consumer, errand)
         del channel.consumers[tag]
         _leave(engine, consumer, is_off=True)
@@ -143,9 +144,9 @@ def _detach(engine: Engine, consumer: Consumer, is_off: bool = False) -> Any:
     if queue is None:
         del engine.reply_consumers[engine.reply_addresses.pop(consumer.channel)]
         return None
-    cluster = None if queue.view_errand is None else engine.cluster
-    if cluster is not None and cluster.forget_waiting(consumer):
-        return queue  # It has not been attached yet.
+    if engine.cluster is not None and engine.cluster.forget_waiting(consumer):
+        # It has not been attached yet, to what stands for its queue by now.
+        return queue.vhost.queues.get(queue.name, queue)
     if not queue.deleted:
         number = queue.remove_consumer(consumer)
         if queue.is_remote and not is_off:

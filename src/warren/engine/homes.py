@@ -218,6 +218,10 @@ class Homes:
         """A node has said what its clients hold of a queue."""
         adopting.heard_from(self._engine, self, number, node)
 
+    def is_waiting(self, consumer: Any) -> bool:
+        """Whether a consumer is to be attached when a queue is adopted."""
+        return any(consumer in adoption.consumers for adoption in self.adoptions.values())
+
     def forget_waiting(self, consumer: Any) -> bool:
         """Whether a consumer, which goes, was to be attached when a queue is adopted."""
         for adoption in self.adoptions.values():

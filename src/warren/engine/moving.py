@@ -180,13 +180,13 @@ def become_local(engine: Engine, queue: AmqpQueue, keep_deliveries: bool = False
         if _must_hear(consumer) and not keep:
             remote_consume.consumer_lost(engine, consumer)
         else:
-            consumer.move_to(queue)
             staying.append(consumer)
     touch(engine, queue)
     if keep:
         begin(engine, homes, queue, staying)
         return
     for consumer in staying:
+        consumer.move_to(queue)
         queue.had_consumers = True
         queue.add_consumer(consumer, consumer.exclusive)
 

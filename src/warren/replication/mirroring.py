@@ -100,8 +100,9 @@ class Mirroring(Feeding):
     def _reset(self, match: Match) -> None:
         if self.role is not Role.LEARNER:
             raise ProtocolError("a mirror is told to begin anew")
-        log = self.log
-        self._salvage(log.lineage.common(log.last_index, match.lineage, match.at))
+        # All of it: who was promoted may have been without what stands before the point that both
+        # logs share, and nobody can tell.
+        self._salvage(0)
         self._begin_anew(match.at, Lineage(match.lineage), match.head)
 
     def _begin_anew(self, at: int, lineage: Lineage, head: bytes) -> None:
