@@ -220,17 +220,19 @@ class Mirror:
 
     def _became_master(self, effect: effects.BecameMaster) -> None:
         was_master = self.log.acts
+        queue, now_ms = self.queue, self._engine.clock.now_ms()
+        if not was_master:
+            # Before anything that waited for the new master comes: its times and limits count.
+            queue.govern(queue.effective, now_ms)
         self.log.begin_acting()
         assert self.replica is not None
         if self.log.paused and not self.replica.is_handing_over:
             # Otherwise it has begun to serve in the middle of a handover, which goes on: what it
             # delivered now, the next master would not know of.
             self.log.go_on()
-        queue, now_ms = self.queue, self._engine.clock.now_ms()
         if queue.vhost.queues.get(queue.name) is not queue:
             moving.become_local(self._engine, queue, keep_deliveries=False)
         if not was_master:
-            queue.govern(queue.effective, now_ms)
             queue.begin_acting(now_ms)
             resume_cursors(self._engine, queue)
             self._mirrors.note("queue.promoted", queue, epoch=effect.epoch)
