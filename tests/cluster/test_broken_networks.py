@@ -167,3 +167,21 @@ def test_a_slow_network_is_no_partition(cluster: Cluster, clients: Clients, name
     for node, before in zip(NODES, logs, strict=True):
         said = cluster.log(node)[before:]
         assert " is down" not in said
+
+
+def test_one_of_the_two_links_is_lost(cluster: Cluster) -> None:
+    """The other node notices nothing, and has to tell again what it is."""
+    links = cluster.links
+
+    def reset() -> None:
+        for connection in list(links._connections[1, 2]):
+            connection.reset()
+
+    links._do(reset)
+
+    def knows_nothing() -> bool:
+        shown = cluster._control(1).get("/warren/cluster/status")
+        return any(row["name"] == cluster.nodes[1] and not row["running"] for row in shown["nodes"])
+
+    eventually(knows_nothing)
+    cluster.wait_until_ready(30)

@@ -121,6 +121,29 @@ def test_limits_and_times_count_on_after_a_failover(
     await_gone(cluster, clients, f"{ha}.idle")
 
 
+def test_what_waited_for_a_new_master_expires_too(
+    cluster: Cluster, clients: Clients, ha: str
+) -> None:
+    """Published while the master was silent, by way of the node that is the next one."""
+    dead = f"{ha}.dead"
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    clients.channel(1).queue_declare(dead, durable=True)
+    arguments = {"x-message-ttl": 1_000, **letters}
+    clients.channel(1).queue_declare(ha, durable=True, arguments=arguments)
+    await_ring(cluster, ha, master=1, synchronised=NODES)
+    channels = [clients.channel(node) for node in (2, 3)]
+    cluster.pause(1)
+    try:
+        for channel in channels:
+            for i in range(5):
+                channel.basic_publish("", ha, b"%d" % i, PERSISTENT)
+        eventually(lambda: not is_gone(clients.channel(2), ha), within_s=LONG_S)
+        eventually(lambda: counts(clients.channel(2), dead)[0], 10, LONG_S)
+        assert counts(clients.channel(3), ha)[0] == 0
+    finally:
+        cluster.resume(1)
+
+
 def test_room_of_expired_messages_is_given_back_everywhere(
     cluster: Cluster, clients: Clients, ha: str
 ) -> None:

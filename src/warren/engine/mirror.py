@@ -247,18 +247,18 @@ class Mirror:
 
     def _became_master(self, effect: effects.BecameMaster) -> None:
         was_master = self.log.acts
+        queue, now_ms = self.queue, self._engine.clock.now_ms()
+        if not was_master:
+            # Before anything that waited for the new master comes: its times and limits count.
+            queue.govern(queue.effective, now_ms)
         self.log.begin_acting()
         assert self.replica is not None
         if self.log.paused and not self.replica.is_handing_over:
             # Otherwise it has begun to serve in the middle of a handover, which goes on: what it
             # delivered now, the next master would not know of.
             self.log.go_on()
-        if self.queue.resting and not self.is_handing_over:
-            self._engine.burials.wake(self.queue)
-        queue, now_ms = self.queue, self._engine.clock.now_ms()
-        if not was_master:
-            # First of all: what was held until somebody serves has its limits and times, too.
-            queue.govern(queue.effective, now_ms)
+        if queue.resting and not self.is_handing_over:
+            self._engine.burials.wake(queue)
         if queue.vhost.queues.get(queue.name) is not queue:
             moving.become_local(self._engine, queue, keep_deliveries=False)
         if not was_master:

@@ -14,13 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from warren.cluster import control_frames
-from warren.cluster.member_effects import (
-    ApplyDefinition,
-    Change,
-    NodesChanged,
-    ViewsChanged,
-    Why,
-)
+from warren.cluster.member_effects import ApplyDefinition, Change, NodesChanged, ViewsChanged, Why
 from warren.config.cluster import effective_partition_handling, link_endpoint
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
@@ -243,6 +237,10 @@ class NodeCluster(PeerOwner):
             self._pause_if_due()
         self.alarms.look()
         self.facts.look()
+        links = self.links
+        both = [it for it in self._members if links.link_to(it) and links.link_from(it)]
+        for name in self.facts.silent(both):
+            links.drop(name)
         self.placement.look()
         self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
