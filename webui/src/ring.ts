@@ -27,7 +27,7 @@ export interface Drawing {
 }
 
 /** How far from its hop a label begins. */
-const LABEL_OFF = 14;
+const LABEL_OFF = 24;
 
 /** Master first, mirrors in their order, learners after them. */
 export function inOrder(replicas: Replica[]): Replica[] {

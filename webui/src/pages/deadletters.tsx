@@ -5,7 +5,7 @@ import { act, quote } from "../api";
 import { type Cause, type CauseAnswer, counted, type Counted, matchOf, NOTHING, reasonText } from "../deadletters";
 import { bytes, clock, count, plural, shortNode } from "../format";
 import { useLive } from "../live";
-import { Badge, Bar, Empty, Failure, PageHead, Panel } from "../parts/small";
+import { Badge, Bar, Empty, Failure, Name, PageHead, Panel } from "../parts/small";
 import type { PageOf } from "../parts/table";
 import { askRedrive } from "../redrive";
 import { href } from "../router";
@@ -176,7 +176,13 @@ function OneCause(props: { cause: Cause; queue: Queue | null; row: DeadLetterQue
     <tbody>
       <tr>
         <td>{reasonText(cause.reason)}</td>
-        <td>{cause.queue && <a href={href(["queues", row.vhost, cause.queue])}>{cause.queue}</a>}</td>
+        <td>
+          {cause.queue && (
+            <a href={href(["queues", row.vhost, cause.queue])}>
+              <Name text={cause.queue} />
+            </a>
+          )}
+        </td>
         <td class="wide">{cause.reason !== null && <code>{cause.exchange || "(default exchange)"}</code>}</td>
         <td class="wide">
           {newest === null ? "–" : oldest === newest || oldest === null ? clock(newest) : `${clock(oldest)} – ${clock(newest)}`}

@@ -63,7 +63,7 @@ function Table(props: { title: string; path: string; what: string; limits: strin
             keyOf={(row) => `${row.of} ${row.limit}`}
             empty={<span class="dim">No limit is set.</span>}
             columns={[
-              { title: props.what, show: (row) => <code>{row.of}</code> },
+              { title: props.what === "user" ? "User" : "Virtual host", show: (row) => <code>{row.of}</code> },
               { title: "Limit", show: (row) => row.limit },
               { title: "Value", numeric: true, show: (row) => count(row.value) },
               {
@@ -82,7 +82,7 @@ function Table(props: { title: string; path: string; what: string; limits: strin
       {may.administrate() && (
         <Drawer title="Set a limit">
           <form class="form" onSubmit={(event) => void save(event)}>
-            <Field label={props.what}>{props.what === "user" ? <Text value={of} onChange={setOf} required /> : <VhostChoice value={of} onChange={setOf} />}</Field>
+            <Field label={props.what === "user" ? "User" : "Virtual host"}>{props.what === "user" ? <Text value={of} onChange={setOf} required /> : <VhostChoice value={of} onChange={setOf} />}</Field>
             <Field label="Limit">
               <Choice value={limit} onChange={setLimit} options={props.limits.map((each) => [each, each])} />
             </Field>
