@@ -45,8 +45,8 @@ def force_boot(run: Run) -> None:
     raise CtlError(
         SOFTWARE,
         f"Error:\nnode {run.node_name()} starts by itself, in any order with the others, and "
-        "serves as soon as most nodes of the cluster are there: nothing is to be forced. Nodes that will "
-        "never come back are taken out with forget_cluster_node",
+        "serves as soon as most nodes of the cluster are there: nothing is to be forced. "
+        "Nodes that will never come back are taken out with forget_cluster_node",
     )
 
 
