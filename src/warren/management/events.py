@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from heapq import merge
@@ -53,6 +53,8 @@ class EventLog:
         self._frequent: deque[Event] = deque(maxlen=KEPT_MAX)
         self._rare: deque[Event] = deque(maxlen=KEPT_MAX)
         self._count = 0
+        #: How many of each name there were since the start.
+        self.counts: Counter[str] = Counter()
         self._news = asyncio.Event()
         self._is_open = False
 
@@ -69,6 +71,7 @@ class EventLog:
 
     def _note(self, name: str, details: dict[str, Any]) -> None:
         self._count += 1
+        self.counts[name] += 1
         kept = self._frequent if name.startswith(_FREQUENT) else self._rare
         kept.append(Event(self._count, int(time.time() * 1000), name, dict(details)))
         self._news.set()
