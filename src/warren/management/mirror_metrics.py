@@ -14,6 +14,7 @@ from warren.management.mirrors import is_sync_critical, show_ring, view_of
 from warren.management.pace import Pace
 
 if TYPE_CHECKING:
+    from warren.cluster.metadata import View
     from warren.management.context import Context
     from warren.management.metrics import Page
 
@@ -45,13 +46,19 @@ def figures(mirror: dict[str, Any]) -> tuple[int, int, int]:
     return mirror["lag_messages"] or 0, sync.get("done") or 0, sync.get("total") or 0
 
 
+def _holders(view: View) -> tuple[str, ...]:
+    return (*view.in_sync, *view.learners)
+
+
 async def rings_of(context: Context) -> list[Ring]:
     engine, pace = context.engine, Pace()
     found = []
     for vhost in list(engine.vhosts.values()):
         for queue in list(vhost.queues_here()):
             view = view_of(engine, queue)
-            if view is not None and view.master == context.node_name:
+            # A queue may have a view and no mirrors: it had some once, or is one whose home moved.
+            has_mirrors = view is not None and len({*view.wanted, *_holders(view)}) > 1
+            if view is not None and has_mirrors and view.master == context.node_name:
                 replicas = show_ring(engine, queue)["replicas"]
                 mirrors = [row for row in replicas if row["role"] != "master" and row["online"]]
                 labels = {"vhost": vhost.name, "queue": queue.name}
