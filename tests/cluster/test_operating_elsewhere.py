@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from typing import Any
 
 from cluster_clients import NODES, Clients, eventually
+from prometheus_client.parser import text_string_to_metric_families
 from test_definitions_everywhere import call
 
 from warren.testing import Cluster
@@ -153,4 +155,42 @@ def test_mirrored_queues_are_looked_into_and_moved(
 
     # What has left is there until all replicas know of it.
     eventually(kept)
+    cluster.ctl(1, "clear_policy", name)
+
+
+def scraped(cluster: Cluster, path: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """The metrics of all nodes together."""
+    listeners = call(cluster, 1, "GET", "/overview")["listeners"]
+    ports = [row["port"] for row in listeners if row["protocol"] == "http/prometheus"]
+    assert len(ports) == len(NODES)
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for port in ports:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as page:
+            text = page.read().decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def test_metrics_of_mirrors(cluster: Cluster, clients: Clients, name: str) -> None:
+    definition = json.dumps({"ha-mode": "all", "ha-sync-mode": "automatic"})
+    cluster.ctl(1, "set_policy", name, f"^{name}$", definition)
+    fill(clients, 1, name, 5)
+
+    def total(metric: str) -> float:
+        return sum(value for _, value in scraped(cluster, "/metrics")[metric])
+
+    eventually(lambda: total("warren_mirrors_synchronised") == 2)
+    assert (total("warren_mirrored_queues"), total("warren_mirrors")) == (1, 2)
+    assert total("warren_queues_without_synchronised_mirror") == 0
+    eventually(lambda: total("warren_mirror_lag_messages") == 0)
+    by_object = scraped(cluster, "/metrics/per-object")
+    labels = [labels for labels, _ in by_object["warren_mirror_lag_messages"]]
+    assert {(one["queue"], one["node"]) for one in labels} == {
+        (name, node) for node in cluster.nodes[1:]
+    }
+    before = total("warren_promotions_total")
+    cluster.ctl(2, "transfer_master", name, cluster.nodes[1])
+    eventually(lambda: total("warren_promotions_total") == before + 1)
     cluster.ctl(1, "clear_policy", name)

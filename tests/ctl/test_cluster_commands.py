@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pika
 import pytest
@@ -248,6 +248,57 @@ def test_links_are_blocked_through_the_control_socket_only(broker: Broker, ctl: 
     assert client.get("/warren/links") == {"blocked": []}
     with pytest.raises(CtlError, match="control socket only"):
         client.want("PUT", "/warren/links/a@b", {"blocked": True})
+
+
+def test_what_scripts_call_around_upgrades(ctl: Ctl, ok: Ok, name: str) -> None:
+    assert name in ok("await_online_synchronized_mirror")
+    assert ctl("-q", "is_booting") == (69, "", f"Error:\nnode {name} is not booting: it is up\n")
+    assert "Nothing to do" in ok("update_cluster_nodes", "other@here")
+    assert ok("-q", "change_cluster_node_type", "disc") == f"Node {name} is a disc node already\n"
+    assert ctl("change_cluster_node_type", "ram")[0] == 70
+    assert ctl("change_cluster_node_type", "tape")[0] == 64
+    for words in (("force_boot",), ("rename_cluster_node", "a@b", "c@d"), ("eval", "node().")):
+        status, out, err = ctl(*words)
+        assert (status, out, err.startswith("Error:\n")) == (70, "", True)
+
+
+def test_waiting_for_a_synchronised_mirror(ctl: Ctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    from warren.ctl import client
+
+    critical = [{"readable_name": "queue 'q' in vhost '/'"}]
+    asked = []
+    call = client.Client.call
+
+    def answer(self: client.Client, method: str, path: str, *rest: Any) -> client.Answer:
+        if path != "/health/checks/node-is-mirror-sync-critical":
+            return call(self, method, path, *rest)
+        asked.append(path)
+        return client.Answer(503 if len(asked) < 3 else 200, {"queues": critical})
+
+    monkeypatch.setattr(client.Client, "call", answer)
+    monkeypatch.setattr("warren.ctl.upgrade.LOOK_AGAIN_S", 0.01)
+    assert ctl("await_online_synchronized_mirror")[0] == 0
+    assert len(asked) == 3
+    del asked[:]
+    status, _, err = ctl("-q", "-t", "0", "await_online_synchronized_mirror")
+    assert (status, err.splitlines()[-1]) == (75, "queue 'q' in vhost '/'")
+
+
+def test_long_work_tells_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from warren.ctl.mirrors import SyncProgress
+
+    monkeypatch.setattr("warren.ctl.terminal.LINE_S", 0.0)
+    progress = SyncProgress(False)
+    copying = {"sync": {"done": 40, "total": 100}}
+    progress.show([{"sync": None}])
+    progress.show([copying, {"sync": None}])
+    progress.end()
+    assert capsys.readouterr().err.startswith("synchronised  40%  40 of 100")
+    silent = SyncProgress(True)
+    silent.show([copying])
+    assert capsys.readouterr().err == ""
 
 
 def test_names(ok: Ok) -> None:

@@ -179,6 +179,16 @@ def _declare(node: object, name: str) -> None:
     node.engine.add_queue(node.engine.vhost("/"), name, QueueDeclaration(), None)
 
 
+def test_mirrors_of_a_node_that_has_none(busy: Broker) -> None:
+    for path in ("/metrics", "/metrics/per-object"):
+        found = scrape(busy, path)
+        assert one(found, "warren_mirrored_queues") == 0
+        assert one(found, "warren_queues_without_synchronised_mirror") == 0
+        assert one(found, "warren_salvage_files") == 0
+        reasons = {labels["reason"] for labels, _ in found["warren_promotions_total"]}
+        assert reasons == {"clean", "unclean"}
+
+
 def test_head(busy: Broker) -> None:
     request = urllib.request.Request(f"{busy.metrics_url}/metrics", method="HEAD")
     with urllib.request.urlopen(request, timeout=60) as answer:

@@ -123,6 +123,7 @@ WORDS = {
     "hash_password": ("x",),
     "check_port_listener": ("1",),
     "await_online_nodes": ("1",),
+    "change_cluster_node_type": ("disc",),
     "export_definitions": ("-",),
     "salvage": ("list",),
 }

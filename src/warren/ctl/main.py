@@ -21,6 +21,7 @@ GROUPS = (
     ("Salvage", "salvage"),
     ("Running nodes", "runtime"),
     ("Cluster", "cluster"),
+    ("Upgrades and repairs", "upgrade"),
     ("Messages", "messages"),
     ("Shovels", "shovels"),
     ("Live", "live"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warren.ctl.command import Command, Run, q
 from warren.ctl.errors import BAD_DATA, TIMEOUT, CtlError
+
+if TYPE_CHECKING:
+    from warren.ctl.terminal import Progress
 
 #: How often the progress of a copy is looked at, and how long it may be before it has begun.
 LOOK_S, BEGIN_S = 0.5, 5.0
@@ -92,6 +95,7 @@ def _wait_for_sync(run: Run, place: str) -> None:
     """Until all that are online are synchronised. Raises CtlError when that ends otherwise."""
     end_s = time.monotonic() + float(run.options.get("timeout", "inf"))
     idle_s = time.monotonic()
+    progress = SyncProgress(bool({"quiet", "silent"} & set(run.options)))
     while missing := _missing(run.client.get(f"{place}/mirrors")):
         now_s = time.monotonic()
         if any(replica["sync"] is not None for replica in missing):
@@ -101,7 +105,32 @@ def _wait_for_sync(run: Run, place: str) -> None:
             raise CtlError(TIMEOUT, f"Error:\nnot synchronised in time: {names}")
         if now_s - idle_s > BEGIN_S:
             raise CtlError(BAD_DATA, f"Error:\nsynchronising has ended, without {names}")
+        progress.show(missing)
         time.sleep(LOOK_S)
+    progress.end()
+
+
+class SyncProgress:
+    """How far all mirrors together have come, as soon as they know how much there is."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._progress: Progress | None = None
+
+    def show(self, missing: Sequence[dict[str, Any]]) -> None:
+        known = [row["sync"] for row in missing if row["sync"] and row["sync"]["total"]]
+        if not known:
+            return
+        from warren.ctl.terminal import Progress
+
+        if self._progress is None:
+            total = sum(sync["total"] for sync in known)
+            self._progress = Progress("synchronised", total, self._quiet)
+        self._progress.show(sum(sync["done"] or 0 for sync in known))
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.end()
 
 
 def _missing(ring: dict[str, Any]) -> Sequence[dict[str, Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from heapq import merge
 from pathlib import Path
@@ -59,6 +59,8 @@ class EventLog:
         self._unwritten: dict[int, list[Event]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._count = 0
+        #: How many of each name there were since the start.
+        self.counts: Counter[str] = Counter()
         self._news = asyncio.Event()
         self._is_open = False
 
@@ -84,6 +86,7 @@ class EventLog:
 
     def _note(self, name: str, details: dict[str, Any]) -> None:
         self._count += 1
+        self.counts[name] += 1
         event = Event(self._count, int(time.time() * 1000), name, dict(details))
         if name.startswith(_FREQUENT):
             kept = self._frequent

@@ -138,6 +138,12 @@ def show_message(
     }
 
 
+def headers_of(message: Message) -> Mapping[str, Any]:
+    """The headers of a message; none, where it has none."""
+    found = decode_properties(message.header).get("headers")
+    return found if isinstance(found, dict) else {}
+
+
 def _payload(body: bytes, encoding: str, is_cut: bool) -> tuple[str, str]:
     if encoding == "auto":
         try:

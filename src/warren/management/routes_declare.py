@@ -14,6 +14,7 @@ from warren.management.messages import (
     ACK_MODES,
     build_message,
     decode_payload,
+    headers_of,
     publish,
     show_message,
     take,
@@ -21,7 +22,7 @@ from warren.management.messages import (
 from warren.management.routes_access import CREATED, NO_CONTENT
 from warren.management.show_topology import show_binding, show_default_binding
 from warren.routing.binding import Binding
-from warren.telemetry.trace_context import trace_headers
+from warren.telemetry.trace_context import is_traced, note_get, publish_span
 
 if TYPE_CHECKING:
     from warren.model.message import Message
@@ -190,20 +191,18 @@ async def publish_message(call: Call) -> Answer:
         properties = {}
     if not isinstance(properties, dict):
         raise bad_request("properties must be an object")
-    traced = trace_headers(call.request.headers)
-    if traced:
-        # A message that names its trace itself belongs to that one.
-        properties = {**properties, "headers": {**traced, **(properties.get("headers") or {})}}
-    message = build_message(
-        exchange.name,
-        field_of(body, "routing_key", str),
-        properties,
-        decode_payload(
-            field_of(body, "payload", str), field_of(body, "payload_encoding", str, "string")
-        ),
+    key = field_of(body, "routing_key", str)
+    payload = decode_payload(
+        field_of(body, "payload", str), field_of(body, "payload_encoding", str, "string")
     )
     engine = call.context.engine
-    routed = call.context.act(lambda: publish(engine, actor, message))
+    headers = properties.get("headers") or {}
+    own = headers if isinstance(headers, dict) else {}
+    with publish_span(exchange.name, key, call.request.headers, own) as traced:
+        if traced and headers is own:
+            properties = {**properties, "headers": {**traced, **own}}
+        message = build_message(exchange.name, key, properties, payload)
+        routed = call.context.act(lambda: publish(engine, actor, message))
     return {"routed": routed}
 
 
@@ -236,6 +235,8 @@ async def get_messages(call: Call) -> Answer:
         return take(engine, queue, count, ack_mode)
 
     taken = await call.context.act_when_written(act)
+    if is_traced():
+        note_get(queue.name, call.request.headers, (headers_of(found[0]) for found in taken))
     return await answer_list(call, taken, lambda found: show_message(*found, encoding, truncate))
 
 

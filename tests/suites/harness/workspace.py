@@ -74,10 +74,15 @@ def fetch_archive(suite: Suite) -> Path:
 
 
 def prepare_venv(suite: Suite) -> Path:
-    """The interpreter of the suite's environment, made anew when its requirements change."""
-    directory = VENVS_DIR / suite.name
+    """The interpreter of the suite's environment."""
+    return prepare_environment(suite.name)
+
+
+def prepare_environment(name: str) -> Path:
+    """The interpreter of an environment, made anew when its requirements change."""
+    directory = VENVS_DIR / name
     python = directory / "bin" / "python"
-    requirements = REQUIREMENTS_DIR / f"{suite.name}.txt"
+    requirements = REQUIREMENTS_DIR / f"{name}.txt"
     stamp = directory / "installed.txt"
     if stamp.exists() and stamp.read_text() == requirements.read_text():
         return python

@@ -1,0 +1,23 @@
+"""The page that says which test shows what names tests that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "operating-proof.md"
+
+
+def test_the_tests_that_the_page_names_are_there() -> None:
+    missing = []
+    for line in PAGE.read_text().splitlines():
+        text = ""
+        for name in re.findall(r"`([^`]+)`", line):
+            if re.fullmatch(r"[\w/]+\.py", name):
+                path = ROOT / "tests" / name.removeprefix("tests/")
+                text = path.read_text() if path.exists() else ""
+                missing += [] if path.exists() else [name]
+            elif name.startswith("test_") and f"def {name}(" not in text:
+                missing.append(name)
+    assert missing == []
