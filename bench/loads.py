@@ -60,6 +60,8 @@ class Load:
     others_amount: int = 0
     #: What the rate of a flow counts: without a consumer it is the confirms.
     counted: str = "consumed"
+    #: The memory that the broker may take, as rabbitmq.conf says it, where that is measured.
+    memory_budget: str = ""
 
 
 AUTO_ACK = ("--auto-ack",)

@@ -39,15 +39,22 @@ from bench.metrics import Metrics, Pace
 from bench.mirror_loads import MIRROR_LOADS
 from bench.outcome import Outcome
 from bench.procedures import carry_out
-from bench.store_loads import STORE_LOADS
+from bench.store_loads import DEEP_LOADS, STORE_LOADS
 
 FULL_PACE, QUICK_PACE = Pace(1.0, 5.0), Pace(0.5, 1.5)
 #: Curves compare points of one broker with each other: short runs do.
 CURVE_PACE = Pace(1.0, 2.0)
 ROUNDS = 3
 #: Loads that have a name together, and then a record and a place in the page of their own.
-PARTS = {"store": STORE_LOADS, "cluster": CLUSTER_LOADS, "mirrors": MIRROR_LOADS}
-ALL_LOADS = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS, *MIRROR_LOADS)
+PARTS = {
+    "store": STORE_LOADS,
+    "cluster": CLUSTER_LOADS,
+    "mirrors": MIRROR_LOADS,
+    "deep": DEEP_LOADS,
+}
+#: What is run unless --only says otherwise.
+USUAL_LOADS = (*LOADS, *STORE_LOADS, *CLUSTER_LOADS, *MIRROR_LOADS)
+ALL_LOADS = (*USUAL_LOADS, *DEEP_LOADS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--only",
         action="append",
         metavar="NAME",
-        help="a load, store, cluster, mirrors or curve:NAME",
+        help="a load, store, cluster, mirrors, deep or curve:NAME",
     )
     parser.add_argument("--brokers", default="warren,rabbitmq,prototype", help="who takes part")
     parser.add_argument("--prototype", type=Path, help="source of the data-plane prototype")
@@ -90,12 +97,12 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     Raises:
         SystemExit: --only names something unknown.
     """
-    loads, curves = list(ALL_LOADS), [] if arguments.quick else list(CURVES)
+    loads, curves = list(USUAL_LOADS), [] if arguments.quick else list(CURVES)
     if arguments.only:
         wanted = set(arguments.only)
         for part in wanted & PARTS.keys():
             wanted = wanted - {part} | {load.name for load in PARTS[part]}
-        loads = [load for load in loads if load.name in wanted]
+        loads = [load for load in ALL_LOADS if load.name in wanted]
         curves = [curve for curve in CURVES if f"curve:{curve.name}" in wanted]
         known = {load.name for load in loads} | {f"curve:{curve.name}" for curve in curves}
         if unknown := wanted - known:
@@ -242,6 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("store                   all whose names begin with persist")
         print("cluster                 all whose names begin with cluster")
         print("mirrors                 all whose names begin with mirrors")
+        print("deep                    deep-paging, which is run by name only")
         print("\n".join(f"curve:{curve.name:17} {curve.title}" for curve in CURVES))
         return 0
     plan = make_plan(parsed)

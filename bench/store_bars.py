@@ -1,7 +1,7 @@
 """The bars of the store."""
 
 from bench.bar import Bar, ratio, value
-from bench.store_loads import PAGING_BUDGET_BYTES
+from bench.store_loads import DEEP_BUDGET_BYTES, PAGING_BUDGET_BYTES
 from bench.store_procedures import GIVE_BACK_MB, MB
 
 STORE_BARS = (
@@ -73,5 +73,23 @@ STORE_BARS = (
         "written to disk for a consumed message, of its record",
         value("persist-steady", "written_of_record"),
         at_most=1.6,
+    ),
+    Bar(
+        "most memory while paging 50 GB",
+        value("deep-paging", "peak_rss_mb"),
+        at_most=DEEP_BUDGET_BYTES / MB,
+        unit="MB",
+    ),
+    Bar("publishers blocked meanwhile", value("deep-paging", "blocked"), at_most=0, unit=""),
+    Bar(
+        "drain of 50 GB, of the disk's reading speed",
+        value("deep-paging", "drain_of_disk"),
+        at_least=0.5,
+    ),
+    Bar(
+        "log left within 30 s of that drain",
+        value("deep-paging", "log_left_mb"),
+        at_most=GIVE_BACK_MB,
+        unit="MB",
     ),
 )

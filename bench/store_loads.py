@@ -10,6 +10,8 @@ CONFIRMED = (*PERSISTENT, "--window", "1000")
 #: The memory budget of the paging load, as rabbitmq.conf and as a number.
 PAGING_BUDGET, PAGING_BUDGET_BYTES = "256MB", 256_000_000
 PAGING_MESSAGE_BYTES = 4096
+#: The same with fifty times a gigabyte, which takes a quarter of an hour.
+DEEP_BUDGET, DEEP_BUDGET_BYTES = "1GB", 1_000_000_000
 FAN_OUT_QUEUES, FAN_OUT_MESSAGE_BYTES = 10, 10_000
 
 STORE_LOADS = (
@@ -66,6 +68,7 @@ STORE_LOADS = (
         on_disk=True,
         once=True,
         warren_only=True,
+        memory_budget=PAGING_BUDGET,
     ),
     Load(
         "persist-steady",
@@ -78,5 +81,21 @@ STORE_LOADS = (
         on_disk=True,
         once=True,
         warren_only=True,
+    ),
+)
+
+#: By name only: nobody has that much room by chance.
+DEEP_LOADS = (
+    Load(
+        "deep-paging",
+        f"a backlog of 50 GB with a budget of {DEEP_BUDGET}",
+        Kind.PAGING,
+        ("--size", str(PAGING_MESSAGE_BYTES), *PERSISTENT, "--window", "2000"),
+        amount=50_000_000_000 // PAGING_MESSAGE_BYTES,
+        quick_amount=2_000_000_000 // PAGING_MESSAGE_BYTES,
+        on_disk=True,
+        once=True,
+        warren_only=True,
+        memory_budget=DEEP_BUDGET,
     ),
 )

@@ -18,7 +18,7 @@ from bench.disk import ReadProbe, allocated_bytes, drop_cache, free_bytes, used_
 from bench.generator import GeneratorError, Run, count_ready, floor_latency, run, sync_latency
 from bench.loads import Load
 from bench.metrics import Metrics, Pace, flow_metrics
-from bench.store_loads import FAN_OUT_MESSAGE_BYTES, PAGING_BUDGET, PAGING_MESSAGE_BYTES
+from bench.store_loads import FAN_OUT_MESSAGE_BYTES, PAGING_MESSAGE_BYTES
 from bench.watch import Watch, peak_rss_bytes, written_bytes
 
 MB = 1_000_000
@@ -31,6 +31,8 @@ RECOVERY_GRACE_S = 20.0
 POLL_S = 0.005
 #: The file whose reading speed the drain is measured against; smaller for a smaller backlog.
 PROBE_BYTES_MAX = 2_000_000_000
+#: What a backlog takes on the disk, with its records' headers and what is not given back at once.
+ROOM_OF_BACKLOG = 1.25
 #: How long the room of a drained backlog may take to come back, and how little is little enough.
 GIVE_BACK_S, GIVE_BACK_MB = 30.0, 256.0
 #: Messages whose room in the log gives the size of one record.
@@ -174,10 +176,10 @@ def paging(load: Load, broker: Broker, prefix: list[str]) -> Metrics:
     """
     backlog = load.amount * PAGING_MESSAGE_BYTES
     probe_bytes = min(PROBE_BYTES_MAX, backlog // 2)
-    needed = 2 * backlog + probe_bytes
+    needed = int(ROOM_OF_BACKLOG * backlog) + probe_bytes
     if free_bytes(broker.base.parent) < needed:
         raise BrokerError(f"paging {backlog / 1e9:.0f} GB needs {needed / 1e9:.0f} GB of disk")
-    broker.settings = {"vm_memory_high_watermark.absolute": PAGING_BUDGET}
+    broker.settings = {"vm_memory_high_watermark.absolute": load.memory_budget}
     try:
         broker.restart()
         return _page(load, broker, prefix, probe_bytes)
