@@ -280,3 +280,32 @@ def test_a_late_start_of_an_older_link_does_not_replace_the_newer_one() -> None:
     node.queues[0].offer(message(b"2"), 0)
     settle(node)
     assert drain(home) == [b"1", b"2"]
+
+
+def test_a_congested_home_has_publishers_elsewhere_pause() -> None:
+    home, node = pair(2)
+    queue = home.queues[1]
+    slow = node.client()
+    slow.call(1, "basic.qos", 0, 1)
+    slow.exchange(method(1, "basic.consume", 0, "q1", "c"))
+    settle(node)
+    client = node.client()
+    client.send(publish(1, "", "q1", b"x") * 17_000)
+    settle(node)
+    assert queue.congested
+    # The home has said so; whoever publishes next is held back, and only to that queue.
+    client.send(publish(1, "", "q2", b"x"))
+    assert not node.queues[1].congested
+    client.send(publish(1, "", "q1", b"x"))
+    assert node.queues[0].congested
+    # The pause is over, and nobody is held back for the same word twice.
+    assert not node.queues[0].pause_ended(0, 0)
+    client.send(publish(1, "", "q1", b"x"))
+    assert not node.queues[0].congested
+    # The consumers got nowhere in that pause: they are not waited for again.
+    home.turn.now_ms += 20
+    settle(node)
+    assert not queue.congested
+    client.send(publish(1, "", "q1", b"x"))
+    settle(node)
+    assert not node.queues[0].congested

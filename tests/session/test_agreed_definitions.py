@@ -244,7 +244,8 @@ def test_parameters_are_agreed_on_and_go_with_their_vhost(three: Parliament) -> 
     assert [engine.cluster_name for engine in three.engines] == ["ours"] * 3
     index = three.index
     three.do(lambda engine: engine.set_global_parameter("cluster_name", "ours"))
-    assert three.index == index
+    # It is agreed on again: nobody can know that it has not been replaced meanwhile.
+    assert three.index == index + 1
     three.do(lambda engine: engine.delete_vhost("v"))
     assert not any(engine.parameters for engine in three.engines)
     # Its name is that of the virtual host, but it is the cluster's.
@@ -349,3 +350,29 @@ def test_whoever_waits_for_an_entry_that_changed_no_definition_goes_on(three: Pa
     keeper.reach(three.index + 2)
     three.go_on()
     assert done == ["known", "first", "second"]
+
+
+def test_what_an_operator_says_again_replaces_what_another_has_said_meanwhile(
+    three: Parliament,
+) -> None:
+    """The node that is told has it still, and does not know yet that it was replaced."""
+
+    def policy(length: int) -> Policy:
+        return Policy("/", "p", ".*", {"max-length": length})
+
+    three.do(lambda engine: engine.set_policy(policy(1)))
+    for node, length in ((0, 2), (1, 1)):
+        with pytest.raises(Postponed):
+            three.engines[node].set_policy(policy(length))
+    three.settle()
+    for engine in three.engines:
+        assert engine.vhosts["/"].policies["p"].definition == {"max-length": 1}
+    assert three.are_equal()
+
+
+def test_a_row_of_an_import_that_is_so_already_is_no_change(three: Parliament) -> None:
+    row = Policy("/", "p", ".*", {"max-length": 1})
+    three.do(lambda engine: engine.set_policy(row))
+    with three.engines[1].metadata.sparing():
+        three.engines[1].set_policy(row)
+    assert not three.pending

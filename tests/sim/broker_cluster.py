@@ -6,6 +6,7 @@ import base64
 import hashlib
 import random
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from sim.broker_store import plan_upkeep
 from sim.member_cluster import MemberCluster, Promises
 from sim.network import Network
 from sim.world import Violation
+from warren.model.errors import AmqpError
 from warren.store.upkeep import UpkeepSettings
 
 if TYPE_CHECKING:
@@ -134,14 +136,17 @@ class BrokerCluster(MemberCluster):
             node.platter.faults = type(node.platter.faults)()
 
     def agree(self, step: Callable[[BrokerNode], object], within_ms: int = 20_000) -> None:
-        """Have a change made, on whichever node can; again until nothing is left to be changed."""
+        """Have a change made, on whichever node can; again until it is known to be made."""
         until = self.world.now_us + within_ms * 1000
         while True:
             for node in self.ready[:1]:
                 errand = node.order(lambda node=node: step(node))
                 if errand is None:
                     return
-                self.run_until(lambda errand=errand: errand.is_done, 5_000)
+                if self.run_until(lambda errand=errand: errand.is_done, 5_000):
+                    with suppress(AmqpError):
+                        errand.result()
+                        return
             if self.world.now_us >= until:
                 raise Violation("a definition is not agreed on")
             self.run_ms(20)

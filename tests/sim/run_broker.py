@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 RECOVERY_MS = 30_000
 LAST_POLICY = {"ha-mode": "all", "ha-sync-mode": "automatic"}
-#: The same, but another: a node that lags and has it already would take it for no change at all.
-VERY_LAST_POLICY = {**LAST_POLICY, "ha-sync-batch-size": 4096}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +134,8 @@ class Schedule:
             self.fail(f"never answered: {self.hanging()}")
         for actor in self.actors:
             actor.close()
-        # What the operator wanted last may have been agreed on later than that.
-        set_policy(cluster, VERY_LAST_POLICY)
+        # What the operator wanted before may have been agreed on later than that.
+        set_policy(cluster, LAST_POLICY)
         # Some copies were cancelled, and stay so until somebody wants them again.
         if not cluster.run_until(lambda: not self.problems(), 2_000):
             self.operator.sync_all()

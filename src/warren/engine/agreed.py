@@ -50,6 +50,21 @@ if TYPE_CHECKING:
 RECORD_BYTES = 1 << 20
 #: What is there or not; to have it otherwise it must go first.
 ENTITIES = frozenset({Kind.EXCHANGE, Kind.QUEUE, Kind.BINDING})
+#: What operators set. It is proposed even where it is so already: a node that lags does not know
+#: whether somebody else has replaced it meanwhile, and whoever says something last is to be right.
+OPERATORS_KINDS = frozenset(
+    {
+        Kind.VHOST,
+        Kind.VHOST_LIMITS,
+        Kind.USER,
+        Kind.PERMISSION,
+        Kind.TOPIC_PERMISSION,
+        Kind.POLICY,
+        Kind.OPERATOR_POLICY,
+        Kind.PARAMETER,
+        Kind.GLOBAL_PARAMETER,
+    }
+)
 #: Sends a change to all nodes; the errand ends when all that live have made it.
 Propose = Callable[[bytes], "Errand"]
 
@@ -70,6 +85,7 @@ class AgreedKeeper(MetadataKeeper):
         #: The last entry that was carried out here, be it none of the definitions.
         self._reached = 0
         self._is_applying = False
+        self._is_sparing = False
         #: Changes of one call, while they are gathered.
         self._wanted: list[bytes] | None = None
         #: What waits for entries that are not here yet.
@@ -111,7 +127,10 @@ class AgreedKeeper(MetadataKeeper):
     def _put(self, kind: Kind, key: Key, names: Sequence[str], value: dict[str, Any]) -> None:
         if self._is_applying:
             super()._put(kind, key, names, value)
-        elif self._tables[kind].get(key) != (encoded := encode_put(kind, names, value)):
+            return
+        encoded = encode_put(kind, names, value)
+        insists = kind in OPERATORS_KINDS and not self._is_sparing
+        if insists or self._tables[kind].get(key) != encoded:
             self._want(encoded)
 
     def _delete(self, kind: Kind, key: Key, parts: Sequence[str | bytes]) -> None:
@@ -125,6 +144,14 @@ class AgreedKeeper(MetadataKeeper):
             super()._record(change)
         else:
             self._want(change)
+
+    @contextmanager
+    def sparing(self) -> Iterator[None]:
+        self._is_sparing = True
+        try:
+            yield
+        finally:
+            self._is_sparing = False
 
     def _want(self, change: bytes) -> None:
         """A change that is to be agreed on: by itself, or with others of the same call."""

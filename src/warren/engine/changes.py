@@ -28,6 +28,10 @@ _NOTHING = nullcontext()
 class Changes:
     """See the module's text."""
 
+    def sparing(self) -> AbstractContextManager[None]:
+        """Inside, what is so already as far as this node knows is no change."""
+        return _NOTHING
+
     def together(self) -> AbstractContextManager[None]:
         """Changes made inside are one: after a crash either all of them are there, or none."""
         return _NOTHING

@@ -25,6 +25,7 @@ cdef enum:
     FRAME_REPLY = 51
     FRAME_ELSEWHERE = 52  # publishes for queues that are not here, or no longer
     FRAME_DROPPED = 53    # such queues: consumers and what was out are forgotten
+    FRAME_CONGESTED = 54  # queues whose publishers should pause
 
 # How a delivery is settled.
 cdef enum:

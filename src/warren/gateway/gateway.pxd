@@ -27,6 +27,7 @@ cdef class Gateway(Stream):
 
     cdef int on_confirm(self, const uint8_t* p, size_t n) except -1
     cdef int on_refused(self, const uint8_t* p, size_t n, bint elsewhere) except -1
+    cdef int on_congested(self, const uint8_t* p, size_t n) except -1
     cdef int on_dropped(self, const uint8_t* p, size_t n) except -1
     cdef int on_deliver(self, const uint8_t* p, size_t n) except -1
     cdef int on_reply(self, const uint8_t* p, size_t n) except -1

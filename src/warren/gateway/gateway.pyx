@@ -15,7 +15,8 @@ from libc.string cimport memcpy
 
 from warren.gateway.attachment cimport Attachment
 from warren.gateway.frames cimport (
-    DELIVER_HEAD_BYTES, FRAME_BEGIN_ANEW, FRAME_CONFIRM, FRAME_DELIVER, FRAME_DROPPED,
+    DELIVER_HEAD_BYTES, FRAME_BEGIN_ANEW, FRAME_CONFIRM, FRAME_CONGESTED, FRAME_DELIVER,
+    FRAME_DROPPED,
     FRAME_ELSEWHERE, FRAME_HEARD, FRAME_MORE, FRAME_REFUSED, FRAME_REPLY, FRAME_REQUEST,
     FRAME_START, NUMBER_BYTES, REPLY_HEAD_BYTES, REQUEST_HEAD_BYTES, SETTLE_RETURN, START_BYTES,
 )
@@ -84,6 +85,7 @@ cdef class Gateway(Stream):
         self.port = None
         self.session += 1
         self.settled_len = self.run_count = 0
+        self.slowed.clear()
         self.partial = 0
         self.incoming = Incoming()
         self.payload = IncomingPayload()
@@ -182,6 +184,8 @@ cdef class Gateway(Stream):
             return self.on_more(payload, n)
         if kind == FRAME_DROPPED:
             return self.on_dropped(payload, n)
+        if kind == FRAME_CONGESTED:
+            return self.on_congested(payload, n)
         raise ValueError(f"no home sends frame {kind}")
 
     cdef int end_turn(self) except -1:
@@ -254,6 +258,15 @@ cdef class Gateway(Stream):
                 queue.forget_out()
                 if self.on_dropped_queue is not None:
                     self.on_dropped_queue(queue)
+        return 0
+
+    cdef int on_congested(self, const uint8_t* p, size_t n) except -1:
+        """Whoever publishes to one of these next is held back for a moment."""
+        cdef size_t i
+        if n == 0 or n % NUMBER_BYTES:
+            raise ValueError("a list of queues has a wrong length")
+        for i in range(0, n, NUMBER_BYTES):
+            self.slowed[load32(p + i)] = True
         return 0
 
     cdef int on_deliver(self, const uint8_t* p, size_t n) except -1:

@@ -1,6 +1,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from warren.gateway.congestion cimport Congestion
 from warren.gateway.lending cimport Loan, RemoteConsumer
 from warren.gateway.messages cimport Incoming, IncomingPayload
 from warren.gateway.numbered cimport Numbered
@@ -24,6 +25,7 @@ cdef struct KnownQueue:
 cdef class HomeEnd(FrameSink):
     cdef readonly PeerPort port             # None: the link is lost
     cdef readonly GatewayRecord record
+    cdef Congestion congestion
     cdef TurnClock turn
     cdef JournalPort journal                # None: nothing is written to disk
     cdef readonly dict queues               # the owner's: number -> queue of this node

@@ -9,6 +9,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from warren.gateway.congestion cimport Congestion
 from warren.gateway.frames cimport (
     CREDIT_BYTES, FRAME_BEGIN_ANEW, FRAME_CONFIRM, FRAME_CREDIT, FRAME_DROPPED, FRAME_ELSEWHERE,
     FRAME_HEARD, FRAME_MORE, FRAME_PUBLISH, FRAME_PUBLISH_TO, FRAME_REFUSED, FRAME_REPLY,
@@ -49,6 +50,7 @@ cdef class HomeEnd(FrameSink):
         self.queues = queues
         self.turn = turn
         self.journal = journal
+        self.congestion = Congestion()
         self.consumers = Numbered()
         self.loans = {}
         self.dropped = {}
@@ -98,6 +100,8 @@ cdef class HomeEnd(FrameSink):
             return 0
         self.run_touched()
         self.forget_known()
+        if self.congestion.found:
+            self.congestion.tell(self.port, self.turn.now_ms)
         return self.answer()
 
     cdef int on_start(self, const uint8_t* p, size_t n) except -1:
@@ -200,6 +204,8 @@ cdef class HomeEnd(FrameSink):
                     later.append(load32(numbers + i * NUMBER_BYTES))
             else:
                 refused |= queue.publish(message, self.turn.now_ms)
+            if queue is not None and queue.congested:
+                self.congestion.note(load32(numbers + i * NUMBER_BYTES), queue)
         if journal is not None:
             if journal.staged:
                 journal.commit(message)
@@ -222,6 +228,8 @@ cdef class HomeEnd(FrameSink):
         if journal is not None:
             mark = journal.commit_mark
         refused = self.publish_far(queue, message)
+        if queue.congested:
+            self.congestion.note(number, queue)
         if journal is not None:
             if journal.staged:
                 journal.commit(message)

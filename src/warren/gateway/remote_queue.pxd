@@ -10,6 +10,7 @@ from warren.model.ports cimport QueuePort
 cdef class RemoteQueue(FollowingQueue):
     cdef list attachments
     cdef readonly uint64_t parked        # deliveries that wait for their clients
+    cdef bint slowed                     # congested because the home has said that it is there
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered
     cdef SlotMap out                     # our number of a delivery -> the home's slot + 1

@@ -57,6 +57,9 @@ cdef class RemoteQueue(FollowingQueue):
 
     cdef int publish(self, Message message, int64_t now_ms) except -1:
         self.published += 1
+        if self.gateway.slowed and self.gateway.slowed.pop(self.number, False):
+            # The home has said so; until it says it again this is one pause.
+            self.slowed = self.congested = True
         if self.following:
             return self.publish_following(message)
         return self.gateway.publish(self, self.number, message)
@@ -67,6 +70,10 @@ cdef class RemoteQueue(FollowingQueue):
 
     def pause_ended(self, uint64_t _delivered_before, int64_t _now_ms):
         """A publisher's pause is over; True when it must go on."""
+        if self.slowed:
+            self.slowed = False
+            self.congested = (self in self.gateway.congested_queues
+                              or (self.following and self.is_backed_up()))
         if self.congested:
             if self.following:
                 self.relieve_if_room()

@@ -1,8 +1,9 @@
 """Publishes for a home that cannot be reached, put aside on the disk: first in, first out.
 
-They are encoded one behind the other into a chunk of memory; a full chunk is given to the file. They
-are read again chunk by chunk, so that memory stays within a chunk or two however many there are.
-What the disk does not take stays in memory, and the stash is full until it does: publishers wait.
+They are encoded one behind the other into a chunk of memory; a full chunk is given to the file.
+They are read again chunk by chunk, so that memory stays within a chunk or two however many there
+are. What the disk does not take stays in memory, and the stash is full until it does: publishers
+wait.
 
 Nothing of it outlives the process, since nobody was told that it is safe. A record is
 

@@ -32,6 +32,7 @@ cdef class Stream(FrameSink):
     cdef Numbered consumers              # what is attached at the home, by number
     cdef dict followers                  # queues that may move and are at this home, by number
     cdef list congested_queues
+    cdef dict slowed                     # numbers of queues that are congested at the home
     # for homes that are waited for, as long as it takes
     cdef readonly StashRoom room         # None: what is for a home that is down is refused
     cdef Stash stash                     # publishes to plain queues, behind all others

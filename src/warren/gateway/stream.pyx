@@ -38,6 +38,7 @@ cdef class Stream(FrameSink):
         self.consumers = Numbered()
         self.followers = {}
         self.congested_queues = []
+        self.slowed = {}
         self.stashing = {}
         self.deleted = set()
 

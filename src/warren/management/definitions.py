@@ -150,7 +150,9 @@ class Import:
     def _one(self, kind: str, number: int, row: Any, apply: Callable[[Any], None]) -> Errand | None:
         """Applies a row, or a part of it: then the rest follows when the errand is over."""
         try:
-            apply(row)
+            # The row comes again when its change is made, and is through when it finds no other.
+            with self._engine.metadata.sparing():
+                apply(row)
         except Postponed as later:
             return later.errand
         except (AmqpError, DirectoryError, PolicyError, msgspec.ValidationError) as error:

@@ -191,7 +191,7 @@ cdef class Link(LinkPort):
         # While an alarm is in force the client has been told of that, and will be when it is over.
         if not connection.blocked and connection.capabilities.get("connection.blocked"):
             if blocked:
-                connection.send(0, "connection.blocked", "nodes are out of reach: the stash is full")
+                connection.send(0, "connection.blocked", "nodes are out of reach: stash full")
             else:
                 connection.send(0, "connection.unblocked")
         return 0
