@@ -347,7 +347,10 @@ async def get_range_info(call: Call) -> Answer:
 @at_home
 async def read_range(call: Call) -> Answer:
     """Messages of a range of positions as a block of columns; nothing is taken out."""
-    queue = call.queue()
+    return await _read_block(call, call.queue())
+
+
+async def _read_block(call: Call, queue: AmqpQueue) -> Answer:
     first, end = _number(call, "from", 0), _number(call, "to", ALL)
     cursors.check_range(queue, first, call.query.get("incarnation", ""))
     rows_max = min(_number(call, "rows", BLOCK_ROWS_MAX), BLOCK_ROWS_MAX)
@@ -377,6 +380,48 @@ async def read_range(call: Call) -> Answer:
         node=call.context.node_name,
     )
     return web.Response(body=data, headers=_BINARY)
+
+
+def at_replica(handler: Callable[[Call, AmqpQueue], Any]) -> Handler:
+    """Has the node of the query answer for its own replica of a mirrored queue, master or not."""
+
+    @functools.wraps(handler)
+    async def answer(call: Call) -> Answer:
+        context, name = call.context, call.path["name"]
+        node = call.query.get("node", context.node_name)
+        if node != context.node_name and not call.is_from_peer:
+            return await _passed_on(call, node)
+        queue = call.vhost.queues.get(name)
+        if queue is None:
+            raise ApiError(404, "no_queue", f"no queue '{name}' in vhost '{call.vhost.name}'")
+        context.engine.check_access(call.actor, "queue", name, "read")
+        mirrors = context.engine.mirrors
+        mirror = None if mirrors is None else mirrors.by_number.get(queue.number)
+        if mirror is None or mirror.replica is None:
+            text = f"node {context.node_name} has no replica of queue '{name}'"
+            raise ApiError(404, "no_replica", text)
+        return await _worded(handler(call, mirror.queue))
+
+    return answer
+
+
+@at_replica
+async def get_replica_info(call: Call, queue: AmqpQueue) -> Answer:
+    """What one node's own replica of a mirrored queue has: its first and last positions."""
+    known = queue.cursors
+    return {
+        "cursors": sorted(known.by_name) if known is not None else [],
+        "end": queue.readable_end,
+        "first": queue.first_kept(),
+        "incarnation": known.incarnation if known is not None else "",
+        "node": call.context.node_name,
+    }
+
+
+@at_replica
+async def read_replica(call: Call, queue: AmqpQueue) -> Answer:
+    """A range of one node's own replica of a mirrored queue, as a block of columns."""
+    return await _read_block(call, queue)
 
 
 # -- batches ---------------------------------------------------------------------------------------
@@ -501,6 +546,8 @@ ROUTES = (
     Route("POST", f"{_CURSOR}/release", "vhost", release_cursor),
     Route("GET", f"{_QUEUE}/range", "vhost", read_range),
     Route("GET", f"{_QUEUE}/range/info", "vhost", get_range_info),
+    Route("GET", f"{_QUEUE}/replica", "vhost", get_replica_info),
+    Route("GET", f"{_QUEUE}/replica/range", "vhost", read_replica),
     Route("POST", f"{_BATCH}/stage", "vhost", stage_batch),
     Route("POST", f"{_BATCH}/commit", "vhost", commit_batch),
     Route("DELETE", _BATCH, "vhost", abort_batch),

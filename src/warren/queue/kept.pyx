@@ -357,6 +357,9 @@ cdef class KeptBacklog(Replicated):
         if journal is None or not self.durable:
             return log.next_position
         if self.mirror is not None:
+            if not self.mirror.acts:
+                # A mirror's copy: nothing comes into it before it is committed.
+                return log.next_position
             end = log.committed
             if self.known_end >= self.alone_to:
                 return end

@@ -164,6 +164,19 @@ class Client:
     def read_range(self, queue: str, query: dict[str, Any]) -> bytes:
         return self.request("GET", f"{self._queue(queue)}/range?{urlencode(query)}")
 
+    def queue_info(self, queue: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.call("GET", self._queue(queue))
+        return found
+
+    def replica_info(self, queue: str, node: str) -> dict[str, Any]:
+        """What one node's own replica of a mirrored queue has."""
+        query = urlencode({"node": node})
+        found: dict[str, Any] = self.call("GET", f"{self._queue(queue)}/replica?{query}")
+        return found
+
+    def read_replica(self, queue: str, query: dict[str, Any]) -> bytes:
+        return self.request("GET", f"{self._queue(queue)}/replica/range?{urlencode(query)}")
+
     def send_back(
         self, queue: str, incarnation: str, positions: list[int], to: str | None
     ) -> dict[str, Any]:

@@ -21,8 +21,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from warren.spark.errors import WarrenError
 
 CURSOR = "archive"
-#: What compacted rows have in the column `batch`.
-COMPACTED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,13 @@ class Lake:
         """What all batches say of themselves, in order."""
         found = sorted((self.path / "_batches").glob("*.json"), key=lambda one: int(one.stem))
         return [json.loads(one.read_text()) for one in found]
+
+    def settled(self) -> set[int]:
+        """Batches that are whole, and done for Spark too: it never runs them again."""
+        commits = self.checkpoint / "commits"
+        done = {int(one.name) for one in commits.glob("*") if one.name.isdigit()}
+        newest = max(done, default=-1)
+        return {int(one["batch"]) for one in self.written() if int(one["batch"]) <= newest}
 
     def note(self, batch: int, rows: int, **more: Any) -> None:
         place = self.path / "_batches" / f"{batch}.json"
@@ -157,28 +162,72 @@ def reason(text: str) -> str:
     return text.splitlines()[0]
 
 
-def compact(spark: SparkSession, lake: Lake) -> tuple[int, int]:
-    """Few large files instead of many small ones, in a directory beside; files before and after.
+# -- compaction ------------------------------------------------------------------------------------
 
-    The archive must not be written meanwhile. Days are exchanged one by one, each when it is whole.
+
+def compact(spark: SparkSession, lake: Lake) -> tuple[int, int]:
+    """Few large files instead of many small ones; files before and after. Raises WarrenError.
+
+    The archive must not be written meanwhile. Days are exchanged one by one, each when it is whole:
+    the new one lies beside it under a name that says so, and a run that was killed is finished by
+    the next. Batches that the archive may write once more are left as they are.
     """
-    days = sorted(lake.data.glob("dt=*"))
+    if not lake.data.is_dir():
+        raise WarrenError(f"there is no archive in {lake.path}")
+    finish_exchange(lake)
     before = sum(1 for _ in lake.data.rglob("*.parquet"))
-    beside = lake.path / "_compacting"
-    for day in days:
-        shutil.rmtree(beside, ignore_errors=True)
-        rows = spark.read.option("basePath", str(lake.data)).parquet(str(day))
-        written = rows.count()
-        ordered = rows.repartition("queue").sortWithinPartitions("queue", "seq")
-        ordered.withColumn("batch", F.lit(COMPACTED)).write.partitionBy(
-            "dt", "queue", "batch"
-        ).parquet(str(beside))
-        if spark.read.parquet(str(beside)).count() != written:
-            raise WarrenError(f"{day} was written to meanwhile: stop its archive first")
-        old = lake.path / "_old"
-        shutil.rmtree(old, ignore_errors=True)
-        day.rename(old)
-        (beside / day.name).rename(day)
-        shutil.rmtree(old)
-    shutil.rmtree(beside, ignore_errors=True)
+    settled = lake.settled()
+    for day in sorted(lake.data.glob("dt=*")):
+        _compact_day(spark, lake, day, settled)
     return before, sum(1 for _ in lake.data.rglob("*.parquet"))
+
+
+def _compact_day(spark: SparkSession, lake: Lake, day: Path, settled: set[int]) -> None:
+    chosen = [
+        folder
+        for folder in sorted(day.glob("queue=*/batch=*"))
+        if _batch_of(folder) < 0 or _batch_of(folder) in settled
+    ]
+    if len([path for folder in chosen for path in folder.glob("*.parquet")]) < 2:
+        return
+    work, done = lake.path / "_compacting", lake.path / "_compacted"
+    shutil.rmtree(work, ignore_errors=True)
+    rows = spark.read.option("basePath", str(lake.data)).parquet(*map(str, chosen))
+    before, count = _files(chosen), rows.count()
+    ordered = rows.repartition("queue").sortWithinPartitions("queue", "seq")
+    ordered.drop("dt", "batch").write.partitionBy("queue").parquet(str(work))
+    written = spark.read.parquet(str(work)).count()
+    if written != count or _files(chosen) != before:
+        raise WarrenError(f"{day} was written to meanwhile: stop its archive first")
+    # Compacted files have a negative number that none of the old ones has.
+    number = min(0, *(_batch_of(folder) for folder in chosen)) - 1
+    old = [str(one.relative_to(lake.path)) for one in chosen]
+    said = {"day": day.name, "batch": number, "old": old}
+    (work / "exchange.json").write_text(json.dumps(said) + "\n")
+    # From here on the new files count: whatever happens, the next run goes on with them.
+    work.rename(done)
+    finish_exchange(lake)
+
+
+def _batch_of(folder: Path) -> int:
+    return int(folder.name.partition("=")[2])
+
+
+def _files(folders: list[Path]) -> list[Path]:
+    return sorted(path for folder in folders for path in folder.glob("*.parquet"))
+
+
+def finish_exchange(lake: Lake) -> None:
+    """Put a compacted day in the place of its old files; done again, it changes nothing."""
+    done = lake.path / "_compacted"
+    if not (done / "exchange.json").exists():
+        shutil.rmtree(done, ignore_errors=True)
+        return
+    said = json.loads((done / "exchange.json").read_text())
+    for old in said["old"]:
+        shutil.rmtree(lake.path / old, ignore_errors=True)
+    for folder in sorted(done.glob("queue=*")):
+        place = lake.data / said["day"] / folder.name / f"batch={said['batch']}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(place)
+    shutil.rmtree(done)

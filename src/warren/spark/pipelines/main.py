@@ -39,6 +39,7 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
     _add_replay(names)
     _add_typed(names)
     _add_dead_letters(names)
+    _add_scrub(names)
     audit = _with_journal(names, "audit")
     audit.add_argument(
         "--every", action="store_true", help="look at every message, whatever the sums say"
@@ -178,6 +179,20 @@ def _add_dead_letters(names: argparse._SubParsersAction) -> None:  # type: ignor
     )
 
 
+def _add_scrub(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
+    parser = _add(
+        names,
+        "scrub",
+        "A cursor keeps what leaves a queue meanwhile, so queues may be as busy as they like. "
+        "Replicas that are not in sync are named and not compared.",
+    )
+    _add_connection(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--queues", metavar="NAMES", help="separated by commas (default: all)")
+    which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
+    parser.add_argument("--out", metavar="DIR", help="write the tables here")
+
+
 def _add_replay(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
     parser = _add(
         names,
@@ -225,13 +240,14 @@ def _run(given: argparse.Namespace) -> int:
     from warren.spark.pipelines.session import open_session
 
     spark = open_session(given.name, given.memory, given.partitions)
-    from warren.spark.pipelines import dead_letters_job, jobs, typed_job
+    from warren.spark.pipelines import dead_letters_job, jobs, scrub_job, typed_job
 
     run = {
         "archive": jobs.run_archive_job,
         "replay": jobs.run_replay_job,
         "typed": typed_job.run_typed_job,
         "dead-letters": dead_letters_job.run_dead_letters_job,
+        "scrub": scrub_job.run_scrub_job,
         "audit": jobs.run_audit_job,
         "latency": jobs.run_latency_job,
     }[given.name]

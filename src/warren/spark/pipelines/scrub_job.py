@@ -1,0 +1,72 @@
+"""The scrub as a job."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from warren.spark.client import Client
+from warren.spark.errors import WarrenError
+from warren.spark.options import read_options
+from warren.spark.pipelines import scrub
+from warren.spark.pipelines.archive import reason
+from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
+from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.replicas import Scrubbed, opened, pieces, read_replicas
+from warren.spark.queues import Queues
+
+
+def run_scrub_job(spark: SparkSession, given: argparse.Namespace) -> int:
+    options = connection_options(given)
+    if not given.queues and not given.queue_pattern:
+        options["queuePattern"] = ".*"
+    client = Client(read_options(options))
+    names = Queues(client, read_options(options)).names(fresh=True)
+    try:
+        with opened(client, names) as queues:
+            if not queues:
+                say("none of the queues is mirrored: there is nothing to compare")
+                return GOOD
+            return _compare(spark, given, options, queues)
+    except PySparkException as error:
+        raise WarrenError(reason(str(error))) from error
+
+
+def _compare(
+    spark: SparkSession, given: argparse.Namespace, options: dict[str, str], queues: list[Scrubbed]
+) -> int:
+    places = [
+        (one.queue, replica, replica == one.master) for one in queues for replica in one.replicas
+    ]
+    compared = spark.createDataFrame(places, scrub.COMPARED)
+    rows = read_replicas(spark, options, [piece for one in queues for piece in pieces(one)])
+    checks = scrub.checksums(rows, compared).cache()
+    bad = checks.where("not agrees").select("queue", "bucket").distinct().collect()
+    again = []
+    for one in queues:
+        numbers = sorted(row["bucket"] for row in bad if row["queue"] == one.queue)
+        spans = [(n * scrub.BUCKET, (n + 1) * scrub.BUCKET) for n in numbers]
+        again += pieces(one, spans)
+    found = scrub.differences(read_replicas(spark, options, again), compared).cache()
+    ranges = spark.createDataFrame(
+        [(one.queue, replica, one.first, one.end) for one in queues for replica in one.replicas],
+        "queue string, replica string, first long, end long",
+    )
+    total = scrub.summary(ranges, checks, found).cache()
+    show("Replicas", total, limit=200)
+    if bad:
+        show("Differences", found)
+    for one in queues:
+        if one.learning:
+            say(f"queue '{one.queue}': {', '.join(one.learning)} not in sync yet, not compared")
+    wrong = found.count()
+    messages = total.agg({"messages": "sum"}).collect()[0][0] or 0
+    text = "all replicas are equal" if not wrong else f"{wrong:,} DIFFERENCES between replicas"
+    say(f"\n{text}: {len(queues):,} queues, {messages:,} messages read at all replicas together")
+    if given.out:
+        tables = {"scrub": checks.orderBy("queue", "bucket", "replica"), "scrub_difference": found}
+        write_tables(Path(given.out), {**tables, "scrub_replica": total})
+    return GOOD if not wrong else BAD
