@@ -290,8 +290,8 @@ def test_messages(ctl: Ctl, ok: Ok) -> None:
     assert ctl("-p", "msgs", "mirrors", "nowhere")[0] == 65
     shown = ok("-p", "msgs", "mirrors", "q").splitlines()
     assert shown[0].startswith("running, master on ")
-    assert shown[1].split("\t")[:3] == ["node", "role", "synchronised"]
-    assert shown[2].split("\t")[1:4] == ["master", "true", "true"]
+    assert shown[1].split("\t")[:4] == ["node", "role", "explicit", "synchronised"]
+    assert shown[2].split("\t")[1:5] == ["master", "false", "true", "true"]
     assert shown[3].startswith("it has no mirrors")
     shown = ok("events")
     assert "queue.deleted  vhost=msgs name=r" in shown

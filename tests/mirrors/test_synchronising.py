@@ -90,6 +90,11 @@ def test_a_mirror_catches_up_when_what_it_lacks_is_gone(
     assert drain(other, name) == expected
 
 
+def _has_begun_to_follow(ring: Ring) -> bool:
+    rows = ring.shown["replicas"]
+    return len(rows) == 2 and rows[1]["position"] == rows[0]["position"] > 0
+
+
 @pytest.mark.parametrize("how", ["ack", "ttl"])
 def test_a_mirror_that_lacks_messages_says_so_until_they_are_gone(
     cluster: Cluster, clients: Clients, name: str, how: str
@@ -103,7 +108,8 @@ def test_a_mirror_that_lacks_messages_says_so_until_they_are_gone(
     method = channel.basic_get(name)[0] if how == "ack" else None
     both = {"ha-mode": "nodes", "ha-params": cluster.nodes[:2], "ha-sync-mode": "manual"}
     mirror(cluster, f"^{name}$", both)
-    await_ring(cluster, name, master=1, replicas=(1, 2), synchronised=(1,))
+    # It hears what is published from now on, and lacks what was there when it began to.
+    await_that(cluster, name, _has_begun_to_follow, "a learner that follows")
     publish(channel, name, [b"more"])
     await_ring(cluster, name, master=1, replicas=(1, 2), synchronised=(1,))
     if method is not None:
@@ -236,7 +242,8 @@ def test_a_replica_that_lacks_messages_is_promoted_if_asked_for(
     act(cluster, third, name, "sync")
     await_ring(cluster, name, master=second, synchronised=pair)
     assert drain(channel, name) == [b"new"]
-    _bring_back(cluster, clients, name, first, bodies(len(found), 100))
+    # All of the copy that was given up: which of it the promoted one had, nobody can tell for sure.
+    _bring_back(cluster, clients, name, first, bodies(0, 100))
 
 
 def _bring_back(

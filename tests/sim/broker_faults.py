@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sim.broker_cluster import BrokerCluster
     from sim.broker_node import BrokerNode
+    from warren.model.errand import Errand
 
 
 def policy(definition: dict[str, Any]) -> Policy:
@@ -31,6 +32,8 @@ class Operator:
         self.cluster, self.world = cluster, cluster.world
         self.queues, self.every_us = queues, every_us
         self.is_stopped = False
+        #: What was ordered and not answered: node, its life, and the errand.
+        self._orders: list[tuple[BrokerNode, int, Errand]] = []
         self._moves = [
             (3, self._set_policy),
             (1, self._clear_policy),
@@ -73,10 +76,25 @@ class Operator:
     def _set_policy(self, node: BrokerNode) -> None:
         wanted = policy(self.world.random.choice(self.definitions()))
         self.world.note(str(wanted.definition))
-        node.order(lambda: node.engine.set_policy(wanted))
+        self._order(node, lambda: node.engine.set_policy(wanted))
+
+    def _order(self, node: BrokerNode, step: Callable[[], object]) -> None:
+        errand = node.order(step)
+        if errand is not None:
+            self._orders.append((node, node.boot, errand))
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether nothing that was ordered can still come to be."""
+        self._orders = [
+            (node, boot, errand)
+            for node, boot, errand in self._orders
+            if node.is_up and node.boot == boot and not errand.is_done
+        ]
+        return not self._orders
 
     def _clear_policy(self, node: BrokerNode) -> None:
-        node.order(lambda: node.engine.clear_policy("/", "ha"))
+        self._order(node, lambda: node.engine.clear_policy("/", "ha"))
 
     def _mastered(self) -> list[tuple[BrokerNode, Any]]:
         return [

@@ -39,6 +39,9 @@ class Placed:
     born_mirrored: bool
     effective: EffectiveArguments
     declaration: Any = field(default_factory=lambda: SimpleNamespace(exclusive=False))
+    name: str = ""
+    #: No operator has asked for mirrors by name.
+    vhost: Any = field(default_factory=lambda: SimpleNamespace(mirror_links={}))
     #: The life of the home that it was declared in, as this node saw it; 0: not known.
     born: int = 0
 

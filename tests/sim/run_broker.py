@@ -134,8 +134,7 @@ class Schedule:
             self.fail(f"never answered: {self.hanging()}")
         for actor in self.actors:
             actor.close()
-        # What the operator wanted before may have been agreed on later than that.
-        set_policy(cluster, LAST_POLICY)
+        self.settle_policy()
         # Some copies were cancelled, and stay so until somebody wants them again.
         if not cluster.run_until(lambda: not self.problems(), 2_000):
             self.operator.sync_all()
@@ -153,6 +152,11 @@ class Schedule:
         if not self.cluster.run_until(lambda: all(it.is_done for it in drains), RECOVERY_MS):
             self.fail(f"cannot be drained: {[it.queue for it in drains if not it.is_done]}")
         return drains
+
+    def settle_policy(self) -> None:
+        """What the operator ordered before may be agreed on later than what was wanted last."""
+        self.cluster.run_until(lambda: self.operator.is_answered, 5_000)
+        set_policy(self.cluster, LAST_POLICY)
 
     def hanging(self) -> list[str]:
         return [f"{it.name} {it.asked}" for it in self.actors if getattr(it, "asked", "")]

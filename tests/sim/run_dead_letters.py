@@ -13,7 +13,7 @@ from sim.broker_actors import Actor, Consumer, Declarer, Publisher
 from sim.broker_client import method
 from sim.broker_faults import set_policy
 from sim.broker_ledger import Publish, name_of
-from sim.run_broker import RECOVERY_MS, VERY_LAST_POLICY, BrokerResult, Schedule
+from sim.run_broker import RECOVERY_MS, BrokerResult, Schedule
 from sim.world import World
 
 #: What messages die of, beside being rejected.
@@ -144,7 +144,7 @@ class DeadLetterSchedule(Schedule):
             self.fail(f"{len(cluster.ledger.unanswered())} publishes are never answered")
         for actor in self.actors:
             actor.close()
-        set_policy(cluster, VERY_LAST_POLICY)
+        self.settle_policy()
         if not cluster.run_until(lambda: not self.problems(), 2_000):
             self.operator.sync_all()
         if not cluster.run_until(lambda: not self.problems(), RECOVERY_MS):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, count, islice
 from pathlib import Path
 
 import pytest
 
-from sim.run_wide import run_wide
+from sim.run_wide import NAMESPACE, run_wide
 from sim.wide_mutants import MUTANTS, mutant
+from sim.wide_plan import make_plan
 from sim.world import Violation
+from warren.replication.types import ProtocolError
 
 CHUNK = 5
 
@@ -23,13 +28,16 @@ FOUND = {
     53: "what stood before the point that two logs share was cut off, and not put aside",
     198: "a consumer that waited for an adoption was given messages, and kept them when it left",
 }
-#: Where a rule that is left out is missed.
+#: Rules that are missed when they are left out, the kind of schedule that misses them, and a seed
+#: that did once.
 CAUGHT = {
-    "IgnoresTheFloor": 27,
-    "PutsNothingAside": 53,
-    "TellsNoLoss": 53,
-    "StandsInLineEarly": 198,
+    "IgnoresTheFloor": ("floor", 27),
+    "PutsNothingAside": ("unclean", 53),
+    "TellsNoLoss": ("unclean", 53),
+    "StandsInLineEarly": ("", 140),
 }
+#: How many schedules of that kind are tried, where the one that it was is another by now.
+TRIES = 40
 
 
 @pytest.mark.parametrize("first", range(0, 10, CHUNK))
@@ -51,18 +59,36 @@ def test_what_was_found_before(seed: int) -> None:
     run_wide(seed)
 
 
+def seeds_of(theme: str) -> Iterator[int]:
+    """Those of schedules of a kind, or of any."""
+    return (
+        seed
+        for seed in count(20)
+        if not theme or make_plan(random.Random(NAMESPACE + seed)).theme == theme
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", sorted(CAUGHT))
 def test_mutants_are_caught(name: str) -> None:
-    with mutant(name), pytest.raises(Violation):
-        run_wide(CAUGHT[name])
+    theme, once = CAUGHT[name]
+    with mutant(name):
+        for seed in chain((once,), islice(seeds_of(theme), TRIES)):
+            try:
+                run_wide(seed)
+            except (Violation, ProtocolError, AssertionError, ValueError):
+                return
+    pytest.fail(f"{name} is not caught by {TRIES} seeds")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_schedules_are_not_empty() -> None:
     counts: Counter[str] = Counter()
-    for seed in (5, 6, 7, 27, 28, 44, 53):
-        counts += run_wide(seed).counts
+    for theme, schedules in {"unclean": 10, "flips": 4, "members": 4, "floor": 2}.items():
+        for seed in islice(seeds_of(theme), schedules):
+            counts += run_wide(seed).counts
     for what in ("unclean", "put aside", "bits", "damaged", "joined", "forgotten"):
         assert counts[what], f"no {what}"
     for what in ("expired", "dropped", "rolled back", "confirmed with a floor"):

@@ -247,30 +247,6 @@ def revive(run: Run) -> None:
     _until(run, met, f"timed out while waiting: {name} is not back in service yet")
 
 
-def await_online_synchronized_mirror(run: Run) -> None:
-    name = run.node_name()
-    run.banner(f"Will wait until others have in full what node {name} has of mirrored queues ...")
-    said = ""
-
-    def met() -> bool:
-        nonlocal said
-        answer = run.client.call("GET", "/health/checks/node-is-mirror-sync-critical")
-        if answer.status == 200:
-            return True
-        text = f"{answer.value.get('count', 'some')} queues are in full on {name} only"
-        if text != said:
-            said = text
-            run.banner(text)
-        return False
-
-    _until(
-        run,
-        met,
-        f"timed out while waiting. {name} is still the only one that has some queues in full: "
-        "warrenctl check_if_node_is_mirror_sync_critical names them, sync_queue copies them",
-    )
-
-
 def await_startup(run: Run) -> None:
     def met() -> bool:
         return bool(run.client.get(_STATUS)["app_running"])
@@ -322,12 +298,6 @@ COMMANDS = (
     Command("start_app", "", "Serves clients again", start_app),
     Command("drain", "", "Takes the node out of service: masters move, clients go", drain),
     Command("revive", "", "Puts a drained node into service again", revive),
-    Command(
-        "await_online_synchronized_mirror",
-        "",
-        "Waits until no mirrored queue would lose its only full copy with this node",
-        await_online_synchronized_mirror,
-    ),
     Command("await_startup", "", "Waits for the node to start", await_startup),
     Command(
         "await_online_nodes", "<count>", "Waits for nodes to join the cluster", await_online_nodes

@@ -117,6 +117,8 @@ class Mirror:
         """The cluster has agreed on who holds the queue."""
         assert self.replica is not None
         self.view = view
+        if view.master != self._engine.settings.node_name:
+            self.log.is_cold = False
         self.log.flush()
         if self.log.is_broken and self._engine.settings.node_name in view.learners:
             self._begin_anew()
@@ -248,10 +250,10 @@ class Mirror:
     def _became_master(self, effect: effects.BecameMaster) -> None:
         was_master = self.log.acts
         queue, now_ms = self.queue, self._engine.clock.now_ms()
+        self.log.begin_acting()
         if not was_master:
             # Before anything that waited for the new master comes: its times and limits count.
             queue.govern(queue.effective, now_ms)
-        self.log.begin_acting()
         assert self.replica is not None
         if self.log.paused and not self.replica.is_handing_over:
             # Otherwise it has begun to serve in the middle of a handover, which goes on: what it

@@ -380,7 +380,9 @@ cdef class ReplicaLog(MirrorPort):
         cdef Output out = Output()
         # Restarted members are the last in line. If one of them is master and has heard of nobody,
         # nobody is left who went on.
-        self.is_cold = not self.has_heard
+        # That stays so until it serves, also if its epoch ends before.
+        if not self.has_heard:
+            self.is_cold = True
         self.has_heard = True
         how = (VIEW_PROMOTED if promoted else 0) | (VIEW_COLD if self.is_cold else 0)
         data = epoch.to_bytes(8, "little") + bytes([how])

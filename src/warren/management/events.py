@@ -108,7 +108,11 @@ class EventLog:
     def _on_timer(self) -> None:
         self._take_timer()
         taken = self._take_unwritten()
-        asyncio.get_running_loop().run_in_executor(None, self._write, taken)
+        try:
+            asyncio.get_running_loop().run_in_executor(None, self._write, taken)
+        except RuntimeError:
+            # The node is about to end, and nobody works for it any more.
+            self._write(taken)
 
     def _take_timer(self) -> None:
         if self._timer is not None:

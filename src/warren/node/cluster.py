@@ -10,7 +10,7 @@ import asyncio
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from warren.cluster import control_frames
@@ -35,8 +35,9 @@ from warren.node.draining import Draining
 from warren.node.errors import StartError, listen_error
 from warren.node.link_addresses import LinkAddresses
 from warren.node.lost_nodes import forget_lost
+from warren.node.operated_cluster import OperatedCluster, ended
 from warren.node.peer_alarms import ALARMS, PeerAlarms
-from warren.node.peer_facts import FACTS, NodeFacts, PeerFacts
+from warren.node.peer_facts import FACTS, TELL_AGAIN, NodeFacts, PeerFacts
 from warren.node.peer_questions import ANSWER, ASK, PeerQuestions
 from warren.node.placing import Placing
 from warren.node.rings import Rings
@@ -57,11 +58,9 @@ if TYPE_CHECKING:
 
 #: How often the node looks at what its links heard, in seconds.
 LOOK_S = 0.25
-#: How long whoever has a node forgotten waits at most until all others know of it.
-KNOWN_S = 5.0
 
 
-class NodeCluster(PeerOwner):
+class NodeCluster(OperatedCluster, PeerOwner):
     """Made before the node's store is read; `start` inside the loop; `stop` before the store's."""
 
     def __init__(self, node: Node, plan: NextStart | None = None) -> None:
@@ -237,10 +236,6 @@ class NodeCluster(PeerOwner):
             self._pause_if_due()
         self.alarms.look()
         self.facts.look()
-        links = self.links
-        both = [it for it in self._members if links.link_to(it) and links.link_from(it)]
-        for name in self.facts.silent(both):
-            links.drop(name)
         self.placement.look()
         self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
@@ -455,6 +450,9 @@ class NodeCluster(PeerOwner):
             self.addresses.told(self.facts.told(peer, payload), peer)
             if self.links is not None and self.links.link_to(peer) is None:
                 self.facts.tell(peer)
+        elif kind == TELL_AGAIN:
+            self.alarms.tell(peer)
+            self.facts.tell(peer)
         elif kind == ASK:
             self.questions.on_ask(peer, payload)
         elif kind == ANSWER:
@@ -469,6 +467,10 @@ class NodeCluster(PeerOwner):
         self.agreement.tell_retired(peer)
         self.alarms.tell(peer)
         self.facts.tell(peer)
+        if self.facts.of(peer) is None:
+            # Nothing is known of it since our link to it was lost. Its own may not have been:
+            # then it would not tell us anything again until something changes.
+            self._send(peer, TELL_AGAIN, b"")
 
     def on_down(self, peer: str) -> None:
         assert self.agreement is not None
@@ -557,36 +559,6 @@ class NodeCluster(PeerOwner):
                 running.append(name)
         return running, [name for name in others if name not in running]
 
-    async def retire(self) -> None:
-        """Let no clients in, and take no part; links and questions go on."""
-        assert self.agreement is not None
-        if self._opening is not None:
-            self._opening.cancel()
-        await self._node.close_clients()
-        await self.agreement.retire()
-        self.facts.look()
-
-    async def forget(self, name: str, timeout_s: float) -> None:
-        """Let a node go for ever. Raises ProposalError or TimeoutError."""
-        assert self.agreement is not None
-        errand = self.agreement.forget(name)
-        async with asyncio.timeout(timeout_s):
-            await ended(errand)
-        errand.result()
-        # It is forgotten; the others are to know it before whoever asked asks one of them.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(KNOWN_S):
-                while name in self.member_names():
-                    await asyncio.sleep(0.02)
-                await ended(self.agreement.everywhere())
-
-    async def drain(self, name: str, drained: bool, timeout_s: float) -> None:
-        """Take a node out of service, or put it back. Raises ProposalError or TimeoutError."""
-        errand = self._agreement().drain(name, drained)
-        async with asyncio.timeout(timeout_s):
-            await ended(errand)
-        errand.result()
-
     @contextmanager
     def calling(self, name: str) -> Iterator[None]:
         """Have a link to a node of another cluster, as one who wants to join it."""
@@ -601,31 +573,3 @@ class NodeCluster(PeerOwner):
             self._called = None
             self.links.identity = before
             self._call_members()
-
-    def why_unreachable(self, name: str) -> str:
-        """What the last try of a call came to."""
-        assert self.links is not None
-        for status in self.links.status():
-            if status.name == name:
-                return status.last_refusal or f"nobody answers at {status.address}"
-        return "nobody answers"
-
-    def block(self, peer: str, blocked: bool) -> None:
-        """Let nothing through to and from another node, or again."""
-        assert self.links is not None
-        if blocked:
-            self.links.block(peer)
-        else:
-            self.links.unblock(peer)
-
-    def blocked(self) -> list[str]:
-        """The nodes that are blocked so."""
-        assert self.links is not None
-        return [name for name in self.member_names() if self.links.is_blocked(name)]
-
-
-async def ended(errand: Errand) -> None:
-    """Until an errand is over."""
-    over = asyncio.Event()
-    errand.when_done(over.set)
-    await over.wait()

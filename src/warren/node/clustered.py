@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from warren.node.cluster import NodeCluster
     from warren.node.node import Node
 
+#: Within this time a node that has stopped is called anew by those that serve.
+CALLED_ANEW_S = 3.0
 #: How long all nodes may take to agree on something an operator asks for, in seconds.
 AGREE_S = 10.0
 #: How long a node that has just stopped may take to count as down.
@@ -235,14 +238,23 @@ class ClusteredControl:
             await self._leave(others)
         self._plan(NextStart(True))
 
-    async def _leave(self, others: Sequence[str]) -> None:
-        asked = [name for name in others if self._cluster.facts_of(name) is not None]
-        for name in asked:
+    def _serving(self, others: Sequence[str]) -> str | None:
+        """One of the others that can be reached and lets clients in."""
+        for name in others:
             facts = self._cluster.facts_of(name)
             if facts is not None and facts.is_open:
-                body = {"node": self._node.name}
-                await self._want(name, "POST", "/warren/cluster/forget", body)
-                return
+                return name
+        return None
+
+    async def _leave(self, others: Sequence[str]) -> None:
+        # The others let go of their links to a node that has stopped, and call it anew.
+        until_s = time.monotonic() + CALLED_ANEW_S
+        while (name := self._serving(others)) is None and time.monotonic() < until_s:
+            await asyncio.sleep(0.05)
+        if name is not None:
+            body = {"node": self._node.name}
+            await self._want(name, "POST", "/warren/cluster/forget", body)
+            return
         raise ClusterError(
             "no other node of the cluster runs and can be reached, so none can be told.\n"
             "To leave without telling them: warrenctl force_reset",

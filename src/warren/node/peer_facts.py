@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -19,6 +19,8 @@ from warren.management.context import ListenerFacts
 
 #: The kind of the control frame.
 FACTS = 25
+#: What was told is forgotten here: alarms and facts, please, once more.
+TELL_AGAIN = 28
 
 _Name = Annotated[str, Meta(max_length=255)]
 _Listener = tuple[_Name, _Name, Annotated[int, Meta(ge=0, le=65535)], bool]
@@ -47,8 +49,6 @@ class NodeFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 _decoder = msgspec.msgpack.Decoder(NodeFacts)
 
 #: Sends to one node, or to all.
-#: How many looks in a row a linked node may have told nothing at.
-SILENT_LOOKS = 12
 Send = Callable[[str | None, bytes], None]
 
 
@@ -60,8 +60,6 @@ class PeerFacts:
         self._send = send
         self._told: NodeFacts | None = None
         self._of_peers: dict[str, NodeFacts] = {}
-        #: Peers that are linked and have told nothing: how often they were found so.
-        self._silent: dict[str, int] = {}
 
     def look(self) -> None:
         """To be called now and then: tell everybody when something has changed."""
@@ -90,17 +88,6 @@ class PeerFacts:
     def of(self, peer: str) -> NodeFacts | None:
         """What a node has told; None while there is no link to it."""
         return self._of_peers.get(peer)
-
-    def silent(self, linked: Iterable[str]) -> list[str]:
-        """Of the nodes that are linked both ways, those that have told nothing for too long.
-
-        A node tells when its own link comes up. If only ours was lost, it does not know that we
-        have forgotten what it told: its link has to come up anew.
-        """
-        counts = {peer: self._silent.get(peer, 0) + 1 for peer in linked if not self.of(peer)}
-        over = [peer for peer, count in counts.items() if count > SILENT_LOOKS]
-        self._silent = {peer: count for peer, count in counts.items() if peer not in over}
-        return over
 
     def gone(self, peer: str) -> None:
         """A node cannot be reached: nothing is known of it."""

@@ -449,7 +449,8 @@ cdef class Queue(Graves):
         if self.retired:
             return 0
         self.unacked -= 1
-        self.delivered -= 1
+        if self.delivered:  # Otherwise another master has counted it.
+            self.delivered -= 1
         if self.events is not None:
             self.note_event(EVENT_TAKE_BACK, 0, slot, 1, 0)
         self.level(slot).put_back(position_of(slot))
