@@ -106,13 +106,19 @@ def run_members(
 def recover(cluster: MemberCluster) -> None:
     """With all faults gone, every node is a member, up and ready, and has all it asked for."""
     markers: dict[str, bytes] = {}
+    lives: dict[str, int] = {}
 
     def mark() -> None:
-        """A marker whose outcome cannot be known any more is followed by another one."""
+        """A marker whose outcome cannot be known any more is followed by another one.
+
+        A disk that was to fail may do so now: whoever asked is gone with its node then.
+        """
         for node in cluster.nodes.values():
             last = markers.get(node.name, b"")
-            if not last or last in cluster.promises.unknown:
+            is_lost = lives.get(node.name) != node.boot and last not in node.ledger.commands
+            if not last or is_lost or last in cluster.promises.unknown:
                 markers[node.name] = last + f"marker/{node.name}".encode()
+                lives[node.name] = node.boot
                 node.propose(markers[node.name])
                 node.pump()
 

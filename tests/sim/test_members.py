@@ -16,6 +16,11 @@ from warren.cluster.member_effects import Change, Why
 from warren.cluster.metadata import Node
 
 CHUNK = 10
+
+#: Seeds that found a fault of the product once, and which.
+FOUND = {
+    7_000_838: "after a start an image of definitions was ahead of the entry it was said to be of",
+}
 #: mutant -> (a seed that catches it, by what, how many seeds catch it from anywhere)
 BY_SEED: dict[type[Member], tuple[int, str, int]] = {
     member_mutants.DoneTooEarly: (0, "lacks it", 20),
@@ -28,6 +33,11 @@ BY_SEED: dict[type[Member], tuple[int, str, int]] = {
 def test_random_schedules(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run_members(seed)
+
+
+@pytest.mark.parametrize("seed", sorted(FOUND))
+def test_what_was_found_before(seed: int) -> None:
+    run_members(seed)
 
 
 @pytest.mark.slow

@@ -103,6 +103,7 @@ class Member:
         self._readiness = Readiness(settings)
         self._applied = AppliedEverywhere(node, incarnation)
         self.applied_index = 0
+        self._definitions_applied = definitions_applied
         self._founding_id = cluster_id
         self._preferred = frozenset(preferred)
         self._seeds = deque(name for name in seeds if name != node)
@@ -310,8 +311,9 @@ class Member:
         if self._told_cluster_id != self._machine.metadata.cluster_id:
             self._told_cluster_id = self._machine.metadata.cluster_id
             self._effects.append(effects.ClusterKnown(self._told_cluster_id))
-        if self._snapshot_wanted and self.applied_index:
-            # Last of all: the owner's definitions are then as old as the sessions.
+        if self._snapshot_wanted and self.applied_index >= max(1, self._definitions_applied):
+            # Last of all: the owner's definitions are then as old as the sessions. After a start
+            # they may be ahead: whoever got such an image would carry out some changes twice.
             self._snapshot_wanted = False
             self._snapshot = (self.applied_index, self._sessions.image())
             self._effects.append(effects.SnapshotNeeded(self.applied_index))
