@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 from unittest import mock
 
@@ -66,12 +67,16 @@ MUTANTS: list[tuple[str, Callable[..., None]]] = [
 ]
 
 
+#: Few schedules miss some of them; these did once, and are tried first.
+MISSED = {"hold": (82, 180, 202, 248)}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("name", "broken"), MUTANTS)
 def test_a_rule_that_is_left_out_is_missed(name: str, broken: Callable[..., None]) -> None:
     with mock.patch.object(Burials, name, broken):
-        for seed in range(40):
+        for seed in chain(MISSED.get(name, ()), range(20, 420)):
             try:
                 run_dead_letters(seed)
             except Violation:
