@@ -19,6 +19,7 @@ CHUNK = 5
 #: Seeds that found a fault of the product once, and which.
 FOUND = {
     12: "a node that had just started knew no way for letters yet, and dropped them",
+    506: "a log that came back had forgotten epochs of what it had not applied, and matched none",
 }
 
 

@@ -275,7 +275,8 @@ cdef class ReplicaLog(MirrorPort):
         if self.batches_from > 1024 and self.batches_from * 2 > count:
             del self.batches[:self.batches_from]
             self.batches_from = 0
-        self.lineage.forget_before(self.first_retained)
+        # While a log comes back, what is not applied yet is in no batch: its epochs are needed.
+        self.lineage.forget_before(min(self.first_retained, self.applied_index + 1))
 
     # -- cutting off -------------------------------------------------------------------------------
 
