@@ -30,11 +30,14 @@ class AsyncOperator(Operator):
     def definitions(self) -> list[dict[str, Any]]:
         dice = self.world.random
         kind = "async" if dice.random() < 0.8 else "sync"
-        more = {
+        more: dict[str, Any] = {
             "ha-replication": kind,
             "ha-max-lag-messages": self.bound,
             "ha-max-lag-ms": self.lag_ms,
         }
+        if dice.random() < 0.25:
+            # Half of the day: one of the two is now.
+            more["ha-replication-window"] = dice.choice(("00:00-12:00", "12:00-00:00"))
         return [{**definition, **more} for definition in super().definitions()]
 
 
