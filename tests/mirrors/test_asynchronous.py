@@ -11,6 +11,7 @@ import pytest
 from cluster_clients import NODES, PERSISTENT, Clients, counts, drain, eventually, publish
 from rings import api, await_ring, await_that, clear_policy, mirror, queue_row, ring_of
 
+from warren.engine.ring_changes import CAUSES, HAS_ALL
 from warren.testing import Cluster
 
 LONG_S = 60.0
@@ -89,8 +90,11 @@ def test_no_more_is_confirmed_than_may_be_lost(
 ) -> None:
     queue, pattern = f"few.{name}", r"^few\."
     mirror(cluster, pattern, {**ASYNC, "ha-max-lag-messages": 7, "ha-max-lag-ms": 60_000})
-    clients.channel(1).queue_declare(queue, durable=True)
+    channel = clients.confirming(1)
+    channel.queue_declare(queue, durable=True)
     ring = await_ring(cluster, queue, master=1, synchronised=NODES)
+    # From the first confirm on it serves for certain.
+    publish(channel, queue, [b"everywhere"])
     assert ring.shown["replication"] == "async"
     assert ring.shown["unreplicated_confirms_max"] == 7
     assert any("up to 7 of the last messages" in line for line in ring.shown["explain"])
@@ -119,6 +123,14 @@ def test_copies_keep_to_their_hours(cluster: Cluster, clients: Clients, name: st
     mirror(cluster, pattern, {**policy, "ha-replication-window": _hours_from_now(-2)})
     ring = await_ring(cluster, queue, master=1, synchronised=NODES)
     assert any("copied from" in line for line in ring.shown["explain"])
+    seen = [
+        (event["event"], event["details"].get("node"), event["details"].get("cause"))
+        for event in api(cluster, 1, "GET", "/warren/events")
+        if event["details"].get("name") == queue
+    ]
+    for other in cluster.nodes[1:]:
+        assert ("queue.unsynchronised", other, CAUSES["hours"]) in seen
+        assert ("queue.synchronised", other, HAS_ALL) in seen
     cluster.kill(1)
     eventually(lambda: counts(clients.channel(2), queue), (300, 0), LONG_S)
     assert drain(clients.channel(2), queue) == [b"%d" % number for number in range(300)]

@@ -14,6 +14,7 @@ from warren.cluster import metadata_commands as commands
 from warren.engine import moving
 from warren.engine.cursors import resume_cursors
 from warren.engine.mirror_links import links_of
+from warren.engine.ring_changes import changes_of
 from warren.replication import effects
 from warren.replication.core import NEVER_MS
 from warren.replication.lineage import Lineage
@@ -55,6 +56,8 @@ class Mirror:
         self.settings = ReplicaSettings()
         self.replica: Replica | None = None
         self.view: View | None = None
+        #: Node -> why it is to be out of sync.
+        self._put_out: dict[str, str] = {}
         self.syncs: dict[str, SyncState] = {}
         #: Messages in one piece of a copy.
         self.batch_messages = 4096
@@ -70,7 +73,7 @@ class Mirror:
             effects.Promise: lambda it: log.promise(it.index),
             effects.BecameMaster: self._became_master,
             effects.Deposed: self._deposed,
-            effects.ProposeShrink: lambda it: self._propose(commands.Shrink, it),
+            effects.ProposeShrink: self._shrink,
             effects.ProposeExpand: lambda it: self._propose(commands.Expand, it),
             effects.ProposeHandover: lambda it: self._propose(commands.Handover, it),
             effects.ReadChunk: mirrors.copies.want(self),
@@ -129,7 +132,11 @@ class Mirror:
     def view_changed(self, view: View, registered: bool) -> None:
         """The cluster has agreed on who holds the queue."""
         assert self.replica is not None
-        self.view = view
+        before, self.view = self.view, view
+        if before is not None and view.master == self._engine.settings.node_name:
+            for event, node, cause in changes_of(before, view, self._put_out):
+                self._mirrors.note(event, self.queue, node=node, cause=cause)
+        self._put_out.clear()
         if view.master != self._engine.settings.node_name:
             self.log.is_cold = False
         self.log.flush()
@@ -306,6 +313,10 @@ class Mirror:
         self._mirrors.replace(heir)
         master = None if self.view is None else self.view.master
         moving.become_remote(self._engine, queue, master)
+
+    def _shrink(self, effect: effects.ProposeShrink) -> None:
+        self._put_out[effect.node] = effect.cause
+        self._propose(commands.Shrink, effect)
 
     def _propose(self, command: Callable[..., Any], effect: Any) -> None:
         self._mirrors.propose(command(self.key, effect.epoch, effect.node))

@@ -50,10 +50,14 @@ class Deposed(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProposeShrink(msgspec.Struct, frozen=True, gc=False):
-    """Propose that a mirror is not in sync any more."""
+    """Propose that a mirror is not in sync any more.
+
+    `cause`: `lag`, `link` when there is none to it, or `hours` when copies are to rest.
+    """
 
     epoch: int
     node: str
+    cause: str
 
 
 class ProposeExpand(msgspec.Struct, frozen=True, gc=False):

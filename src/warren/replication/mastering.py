@@ -187,7 +187,7 @@ class Mastering(Mirroring):
             self._left_at[node] = self._feeds.pop(node).persisted
         if len(self.ring) > 1 and self._now_ms >= self._propose_at_ms:
             self._propose_at_ms = self._now_ms + self.settings.propose_ms
-            self._effects.append(effects.ProposeShrink(self.epoch, self.ring[-1]))
+            self._effects.append(effects.ProposeShrink(self.epoch, self.ring[-1], "hours"))
 
     def _promise(self) -> None:
         """Confirm what is on this disk alone, within the bounds of what may be lost.
@@ -330,7 +330,8 @@ class Mastering(Mirroring):
         patience_ms = settings.down_lag_ms if laggard in self._down else settings.max_lag_ms
         if now_ms - self._stalled_ms >= patience_ms and now_ms >= self._propose_at_ms:
             self._propose_at_ms = now_ms + settings.propose_ms
-            self._effects.append(effects.ProposeShrink(self.epoch, laggard))
+            cause = "link" if laggard in self._down else "lag"
+            self._effects.append(effects.ProposeShrink(self.epoch, laggard, cause))
 
     def _laggard(self) -> str:
         """The first that is not beyond what came round; if all are, the last did not say so."""
