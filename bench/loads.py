@@ -32,6 +32,7 @@ class Kind(Enum):
     MIRROR_MANY = "kill the node of many masters"
     MIRROR_REPLICAS = "publish to queues with more and more replicas"
     LISTING = "publish at a fixed rate while all queues are listed"
+    CALLS = "warrenctl on the same machine, one call after the other"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ def test_unknown_places(ctl: Ctl) -> None:
     assert ctl("delete_queue", "nope")[0] == 65
     assert ctl("clear_policy", "nope")[0] == 65
     assert ctl("close_connection", "nope")[0] == 65
+    assert ctl("restart_vhost", "-p", "nope")[0] == 65
 
 
 def test_a_node_that_is_not_there(

@@ -10,7 +10,7 @@ from typing import Any
 
 from warren.ctl.client import granted
 from warren.ctl.command import Command, Run, json_value, number, q
-from warren.ctl.errors import BAD_DATA, CtlError, usage
+from warren.ctl.errors import BAD_DATA, UNAVAILABLE, CtlError, usage
 
 #: Messages moved with one request; between two of them there is progress to be seen.
 MOVED_AT_A_TIME = 10_000
@@ -188,21 +188,27 @@ def _move(run: Run, verb: str, body: dict[str, Any]) -> None:
     ready = int(_ask(run, "GET", "?columns=messages_ready")["messages_ready"])
     left = number(run.options["count"], "count") if "count" in run.options else ready
     total: dict[str, Any] = {"moved": 0, "kept": 0, "unmatched": 0, "to": {}, "dry_run": dry_run}
-    progress = Progress("moved", min(left, ready), bool({"quiet", "silent"} & set(run.options)))
-    while left > 0:
-        body["count"] = min(left, MOVED_AT_A_TIME)
-        outcome = _ask(run, "POST", f"/{verb}", body)
-        for name in ("moved", "kept", "unmatched"):
-            total[name] += outcome[name]
-        for name, count in outcome["to"].items():
-            total["to"][name] = total["to"].get(name, 0) + count
-        progress.show(total["moved"])
-        left -= outcome["moved"]
-        if outcome["moved"] < body["count"]:
-            break
-        body["after"] = outcome["last_slot"]
-    progress.end()
+    total["complete"] = True
+    with Progress("moved", min(left, ready), run.is_quiet) as progress:
+        while left > 0:
+            body["count"] = min(left, MOVED_AT_A_TIME)
+            outcome = _ask(run, "POST", f"/{verb}", body)
+            for name in ("moved", "kept", "unmatched"):
+                total[name] += outcome[name]
+            for name, count in outcome["to"].items():
+                total["to"][name] = total["to"].get(name, 0) + count
+            progress.show(total["moved"])
+            left -= outcome["moved"]
+            total["complete"] = outcome.get("complete", True)
+            if outcome["moved"] < body["count"]:
+                break
+            body["after"] = outcome["last_slot"]
     _report(run, total)
+    if not total["complete"]:
+        raise CtlError(
+            UNAVAILABLE,
+            f"Error:\nqueue '{run.word(0)}' has no master that could go on: try again for the rest",
+        )
 
 
 def _report(run: Run, total: dict[str, Any]) -> None:

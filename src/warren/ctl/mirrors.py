@@ -95,42 +95,43 @@ def _wait_for_sync(run: Run, place: str) -> None:
     """Until all that are online are synchronised. Raises CtlError when that ends otherwise."""
     end_s = time.monotonic() + float(run.options.get("timeout", "inf"))
     idle_s = time.monotonic()
-    progress = SyncProgress(bool({"quiet", "silent"} & set(run.options)))
-    while missing := _missing(run.client.get(f"{place}/mirrors")):
-        now_s = time.monotonic()
-        if any(replica["sync"] is not None for replica in missing):
-            idle_s = now_s
-        names = ", ".join(replica["node"] for replica in missing)
-        if now_s >= end_s:
-            raise CtlError(TIMEOUT, f"Error:\nnot synchronised in time: {names}")
-        if now_s - idle_s > BEGIN_S:
-            raise CtlError(BAD_DATA, f"Error:\nsynchronising has ended, without {names}")
-        progress.show(missing)
-        time.sleep(LOOK_S)
-    progress.end()
+    from warren.ctl.terminal import Progress
+
+    with Progress("synchronised", 0, run.is_quiet) as bar:
+        progress = SyncProgress(bar)
+        while missing := _missing(run.client.get(f"{place}/mirrors")):
+            now_s = time.monotonic()
+            if any(replica["sync"] is not None for replica in missing):
+                idle_s = now_s
+            names = ", ".join(replica["node"] for replica in missing)
+            if now_s >= end_s:
+                raise CtlError(TIMEOUT, f"Error:\nnot synchronised in time: {names}")
+            if now_s - idle_s > BEGIN_S:
+                raise CtlError(BAD_DATA, f"Error:\nsynchronising has ended, without {names}")
+            progress.show(missing)
+            time.sleep(LOOK_S)
 
 
 class SyncProgress:
     """How far all mirrors together have come, as soon as they know how much there is."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-        self._progress: Progress | None = None
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        #: Of each mirror that has begun: messages that it has got, and that it is to get.
+        self._done: dict[str, int] = {}
+        self._totals: dict[str, int] = {}
 
     def show(self, missing: Sequence[dict[str, Any]]) -> None:
-        known = [row["sync"] for row in missing if row["sync"] and row["sync"]["total"]]
-        if not known:
-            return
-        from warren.ctl.terminal import Progress
-
-        if self._progress is None:
-            total = sum(sync["total"] for sync in known)
-            self._progress = Progress("synchronised", total, self._quiet)
-        self._progress.show(sum(sync["done"] or 0 for sync in known))
-
-    def end(self) -> None:
-        if self._progress is not None:
-            self._progress.end()
+        for row in missing:
+            if row["sync"] and row["sync"]["total"]:
+                self._totals[row["node"]] = row["sync"]["total"]
+                self._done[row["node"]] = row["sync"]["done"] or 0
+        # Those that are not missing any more have all.
+        for node in self._totals.keys() - {row["node"] for row in missing}:
+            self._done[node] = self._totals[node]
+        if self._totals:
+            self._bar.total = sum(self._totals.values())
+            self._bar.show(sum(self._done.values()))
 
 
 def _missing(ring: dict[str, Any]) -> Sequence[dict[str, Any]]:
