@@ -31,8 +31,21 @@ def queue_place(run: Run) -> str:
     """The path of the queue that is named. Raises CtlError when there is none."""
     place = f"/queues/{run.vhost_path}/{q(run.word(0))}"
     if run.client.call("GET", f"{place}?columns=name").status == 404:
-        raise CtlError(BAD_DATA, f"Error:\nno queue '{run.word(0)}' in vhost '{run.vhost}'")
+        raise CtlError(BAD_DATA, no_queue(run))
     return place
+
+
+def no_queue(run: Run) -> str:
+    """There is no such queue; which one may be meant."""
+    from warren.base.text import nearest
+
+    answer = run.client.call("GET", f"/queues/{run.vhost_path}?columns=name&disable_stats=true")
+    if answer.status == 404:
+        return f"Error:\nno virtual host '{run.vhost}'"
+    names = [row["name"] for row in answer.value] if answer.status == 200 else []
+    guess = nearest(run.word(0), names)
+    hint = f". Did you mean '{guess}'?" if guess is not None else ""
+    return f"Error:\nno queue '{run.word(0)}' in vhost '{run.vhost}'{hint}"
 
 
 def mirrors(run: Run) -> None:

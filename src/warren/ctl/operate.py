@@ -39,6 +39,11 @@ def listener_purpose(row: dict[str, Any]) -> str:
     return _PURPOSES.get(row["protocol"], str(row["protocol"]))
 
 
+def own_listeners(overview: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of the node spoken to; an overview has those of all nodes."""
+    return [row for row in overview["listeners"] if row["node"] == overview["node"]]
+
+
 def _listener_line(row: dict[str, Any]) -> str:
     return (
         f"Interface: {listener_interface(row)}, port: {row['port']}, "
@@ -71,9 +76,9 @@ def status(run: Run) -> None:
                     "uptime": node["uptime"] // 1000,
                     "rabbitmq_version": overview["rabbitmq_version"],
                     "warren_version": overview["warren_version"],
-                    "is_under_maintenance": False,
+                    "is_under_maintenance": bool(node["being_drained"]),
                     "alarms": _alarms(node),
-                    "listeners": overview["listeners"],
+                    "listeners": own_listeners(overview),
                     "totals": overview["object_totals"],
                     "disk_free": node["disk_free"],
                     "disk_free_limit": node["disk_free_limit"],
@@ -93,7 +98,7 @@ def status(run: Run) -> None:
             "Runtime": [
                 f"OS PID: {node['os_pid']}",
                 f"Uptime (seconds): {node['uptime'] // 1000}",
-                "Is under maintenance?: false",
+                f"Is under maintenance?: {str(bool(node['being_drained'])).lower()}",
                 f"Warren version: {overview['warren_version']}",
                 f"RabbitMQ version: {overview['rabbitmq_version']}",
                 f"Node name: {node['name']}",
@@ -113,7 +118,7 @@ def status(run: Run) -> None:
                 f"Connection count: {totals['connections']}",
                 f"Queue count: {totals['queues']}",
             ],
-            "Listeners": [_listener_line(row) for row in overview["listeners"]],
+            "Listeners": [_listener_line(row) for row in own_listeners(overview)],
         },
     )
 
@@ -138,10 +143,10 @@ def listeners(run: Run) -> None:
     overview = run.client.get("/overview?columns=node,listeners")
     run.banner(f"Asking node {overview['node']} to report its protocol listeners ...")
     if run.formatter == "table":
-        for row in overview["listeners"]:
+        for row in own_listeners(overview):
             run.say(_listener_line(row))
         return
-    run.table(overview["listeners"], ("node", "protocol", "ip_address", "port"))
+    run.table(own_listeners(overview), ("node", "protocol", "ip_address", "port"))
 
 
 def environment(run: Run) -> None:

@@ -45,6 +45,8 @@ def set_memory_mark(run: Run) -> None:
         if len(words) != 1:
             raise usage("too many arguments: a fraction, or absolute <bytes>")
         limit, shown = {"relative": _fraction(words[0])}, words[0]
+        if not 0 <= limit["relative"] <= 1:
+            raise usage("the threshold should be a fraction between 0.0 and 1.0")
     run.banner(f"Setting memory threshold on {run.node_name()} to {shown} ...")
     run.client.want("PUT", _node_place(run, "limits"), {"vm_memory_high_watermark": limit})
 
