@@ -231,6 +231,10 @@ class Warren(Broker):
         free = ["--http-port", str(self.http_port), "--metrics-port", "0"]
         return [str(program), "dev", "--host", "127.0.0.1", "--port", str(self.port), *free]
 
+    def environment(self) -> dict[str, str]:
+        """Its control socket is with the rest of it."""
+        return {"WARREN_RUNTIME_DIR": str(self.base / "run")}
+
     @staticmethod
     def missing() -> str | None:
         """Why it cannot take part, if it cannot."""

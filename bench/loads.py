@@ -34,6 +34,7 @@ class Kind(Enum):
     MIRROR_REBALANCE = "publish while many masters are spread over the nodes"
     MIRROR_REPLICAS = "publish to queues with more and more replicas"
     LISTING = "publish at a fixed rate while all queues are listed"
+    CALLS = "warrenctl on the same machine, one call after the other"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,4 +8,10 @@ OPERATING_BARS = (
         value("listing-10000", "listing_of_idle"),
         at_most=2,
     ),
+    Bar(
+        "a call of warrenctl over the unix socket, p95 by the clock on the wall",
+        value("warrenctl-calls", "call_p95_ms"),
+        at_most=150,
+        unit="ms",
+    ),
 )

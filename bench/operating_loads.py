@@ -18,4 +18,12 @@ OPERATING_LOADS = (
         amount=10_000,
         quick_amount=2_000,
     ),
+    Load(
+        "warrenctl-calls",
+        "calls of warrenctl over the unix socket",
+        Kind.CALLS,
+        amount=100,
+        quick_amount=20,
+        warren_only=True,
+    ),
 )

@@ -24,7 +24,7 @@ from bench.mirror_procedures import (
     mirror_sync,
 )
 from bench.mirrors_at_large import mirror_async, mirror_rebalance
-from bench.operating_procedures import listing
+from bench.operating_procedures import calls, listing
 from bench.store_procedures import durable_flow, fan_out, paging, restart, steady, sync_flow
 
 #: Brokers free and collect a little after the last answer; memory is looked at after this.
@@ -129,6 +129,7 @@ PROCEDURES: dict[Kind, Callable[[Load, Broker, list[str]], Metrics]] = {
     Kind.MIRROR_REJOIN: mirror_rejoin,
     Kind.MIRROR_MANY: mirror_many,
     Kind.MIRROR_REBALANCE: mirror_rebalance,
+    Kind.CALLS: calls,
 }
 #: Those that are told.
 PACED: dict[Kind, Callable[[Load, Broker, list[str], Pace], Metrics]] = {

@@ -236,6 +236,9 @@ DETAILS = (
     ("listing_of_idle", "that p99, of the idle one"),
     ("lists", "lists made meanwhile"),
     ("list_s", "a list, s"),
+    ("call_p50_ms", "a call, p50 ms"),
+    ("call_p95_ms", "a call, p95 ms"),
+    ("call_most_ms", "a call, most ms"),
     *((f"replicas_{n}_rate", f"no consumer, {n} replicas, msg/s") for n in REPLICAS),
     *((f"replicas_{n}_cpu_us", f"CPU µs of all nodes, {n} replicas") for n in REPLICAS),
 )

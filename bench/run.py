@@ -251,7 +251,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("store                   all whose names begin with persist")
         print("cluster                 all whose names begin with cluster")
         print("mirrors                 all whose names begin with mirrors")
-        print("operating               listing-10000")
+        print("operating               listing-10000 and warrenctl-calls")
         print("deep                    deep-paging, which is run by name only")
         print("\n".join(f"curve:{curve.name:17} {curve.title}" for curve in CURVES))
         return 0

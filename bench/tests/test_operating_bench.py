@@ -18,7 +18,7 @@ from bench.operating_loads import OPERATING_LOADS
 from bench.outcome import Outcome
 from bench.procedures import PACED
 
-(LISTING,) = OPERATING_LOADS
+LISTING, CALLS = OPERATING_LOADS
 
 
 def done(p99_ms: float) -> Run:
@@ -53,7 +53,9 @@ def test_it_is_asked_of_single_brokers(tmp_path: Path) -> None:
     assert run.takes_part(Warren(tmp_path), LISTING)
     assert run.takes_part(RabbitMQ(tmp_path), LISTING)
     plan = run.make_plan(run.parse_arguments(["--only", "operating"]))
-    assert plan.loads == [LISTING]
+    assert plan.loads == [LISTING, CALLS]
+    assert run.takes_part(Warren(tmp_path), CALLS)
+    assert not run.takes_part(RabbitMQ(tmp_path), CALLS)
 
 
 def test_the_bar_compares_both_flows() -> None:
@@ -61,6 +63,15 @@ def test_the_bar_compares_both_flows() -> None:
     outcome.add(LISTING, "warren", operating_procedures.listing_metrics(done(2.0), done(5.0)))
     (verdict,) = [one for one in judge(outcome) if one.value is not None]
     assert (verdict.value, verdict.status) == (2.5, "missed")
+
+
+def test_calls_are_judged_by_the_slow_ones() -> None:
+    found = operating_procedures.call_metrics([100.0] * 94 + [200.0] * 6)
+    assert (found["call_p50_ms"], found["call_p95_ms"], found["call_most_ms"]) == (100, 200, 200)
+    outcome = Outcome()
+    outcome.add(CALLS, "warren", found)
+    (verdict,) = [one for one in judge(outcome) if one.value is not None]
+    assert (verdict.value, verdict.status) == (200, "missed")
 
 
 def test_a_lister_lists_until_it_is_ended(api: int) -> None:

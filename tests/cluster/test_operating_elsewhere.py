@@ -122,6 +122,21 @@ def test_a_shovel_has_one_node(cluster: Cluster, clients: Clients, name: str) ->
     eventually(lambda: call(cluster, 1, "GET", "/shovels") == [])
 
 
+def test_a_node_tells_of_itself(cluster: Cluster) -> None:
+    """Its own listeners, not those of all nodes; and whether it is drained."""
+    for node in NODES:
+        port = cluster.url(node).rpartition(":")[2].partition("/")[0]
+        others = [cluster.url(n).rpartition(":")[2].partition("/")[0] for n in NODES if n != node]
+        for command in ("listeners", "status"):
+            shown = cluster.ctl(node, command)
+            assert f"port: {port}," in shown
+            assert not any(f"port: {other}," in shown for other in others)
+    assert "Is under maintenance?: false" in cluster.ctl(3, "status")
+    cluster.ctl(3, "drain")
+    assert "Is under maintenance?: true" in cluster.ctl(3, "status")
+    cluster.ctl(3, "revive")
+
+
 def test_limits_of_another_node(cluster: Cluster) -> None:
     other = cluster.nodes[2]
     limit = {"vm_memory_high_watermark": {"relative": 0.3}, "disk_free_limit": {"absolute": "1MB"}}

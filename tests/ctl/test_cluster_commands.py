@@ -288,15 +288,18 @@ def test_long_work_tells_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from warren.ctl.mirrors import SyncProgress
+    from warren.ctl.terminal import Progress
 
     monkeypatch.setattr("warren.ctl.terminal.LINE_S", 0.0)
-    progress = SyncProgress(False)
-    copying = {"sync": {"done": 40, "total": 100}}
-    progress.show([{"sync": None}])
-    progress.show([copying, {"sync": None}])
-    progress.end()
+    progress = SyncProgress(Progress("synchronised", 0))
+    copying = {"node": "b", "sync": {"done": 40, "total": 100}}
+    progress.show([{"node": "c", "sync": None}])
+    progress.show([copying, {"node": "c", "sync": None}])
     assert capsys.readouterr().err.startswith("synchronised  40%  40 of 100")
-    silent = SyncProgress(True)
+    # One is done, the other begins: it does not go back.
+    progress.show([{"node": "c", "sync": {"done": 0, "total": 100}}])
+    assert capsys.readouterr().err.startswith("synchronised  50%  100 of 200")
+    silent = SyncProgress(Progress("synchronised", 0, quiet=True))
     silent.show([copying])
     assert capsys.readouterr().err == ""
 

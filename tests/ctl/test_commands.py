@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,31 @@ def test_unknown_places(ctl: Ctl) -> None:
     assert ctl("delete_queue", "nope")[0] == 65
     assert ctl("clear_policy", "nope")[0] == 65
     assert ctl("close_connection", "nope")[0] == 65
+    assert ctl("restart_vhost", "-p", "nope")[0] == 65
+
+
+def test_what_would_be_done_by_mistake(
+    broker: Broker, ctl: Ctl, ok: Ok, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An empty line is no password.
+    for given in ("", "\n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        status, _, err = ctl("add_user", "nobody")
+        assert (status, "password is not provided" in err) == (64, True)
+    assert "nobody" not in ok("list_users")
+    status, _, err = ctl("set_vm_memory_high_watermark", "7")
+    assert (status, "between 0.0 and 1.0" in err) == (64, True)
+    # Nothing is there to be moved, and nowhere to move it.
+    ok("pub", "mv.orders", "x")
+    ok("purge_queue", "mv.orders")
+    assert ctl("move", "mv.orders", "mv.nowhere")[0] == 65
+    assert ctl("move", "mv.orders", "mv.orders")[0] == 65
+    for command in ("mirrors", "delete_queue", "purge_queue", "peek"):
+        status, _, err = ctl(command, "mv.order")
+        assert (status, "Did you mean 'mv.orders'?" in err) == (65, True), command
+    ok("set_policy", "dots", r"^ha\.", '{"max-length": 1}')
+    assert "/\tdots\t^ha\\.\tall\t" in ok("list_policies")
+    ok("clear_policy", "dots")
 
 
 def test_a_node_that_is_not_there(

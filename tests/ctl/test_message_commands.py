@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -12,14 +13,16 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
 
-from warren.ctl.client import make_client
+from warren.ctl.client import Answer, make_client
+from warren.ctl.command import Run
 from warren.ctl.completion import script
 from warren.ctl.errors import CtlError
-from warren.ctl.main import commands
+from warren.ctl.main import commands, find
 from warren.ctl.terminal import Progress
 from warren.testing.broker import Broker
 
@@ -275,6 +278,91 @@ def test_progress_in_plain_lines(
     progress.show(200, "soon done")
     progress.end()
     assert capsys.readouterr().err == ("moved  25%  50 of 200\nmoved 100%  200 of 200  soon done\n")
+
+
+class Terminal(io.StringIO):
+    """What is written to it would be seen by somebody."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class FakeNode:
+    """Answers one by one, as long work goes on."""
+
+    def __init__(self, *answers: dict[str, Any] | CtlError) -> None:
+        self._answers = list(answers)
+
+    def want(self, *_request: object) -> None:
+        pass
+
+    def call(self, *_request: object) -> Answer:
+        return Answer(200, {})
+
+    def get(self, path: str) -> dict[str, Any]:
+        answer = {"node": "a@b"} if path.startswith("/overview") else self._answers.pop(0)
+        if isinstance(answer, CtlError):
+            raise answer
+        return answer
+
+
+def sync_state(done: int | None) -> dict[str, Any]:
+    sync = None if done is None else {"done": done, "total": 80}
+    return {"replicas": [{"node": "b", "online": True, "synchronised": done is None, "sync": sync}]}
+
+
+def drain_state(left: int, state: str = "draining") -> dict[str, Any]:
+    return {"state": state, "masters": 80, "masters_left": left, "queues_left": []}
+
+
+def spread_state(moved: int, state: str = "running") -> dict[str, Any]:
+    return {"state": state, "moved": moved, "planned": 80, "nodes": [], "failed": 0}
+
+
+LONG_WORK = {
+    "sync_queue": ("q", (sync_state(20), sync_state(None)), "synchronised  25%  20 of 80"),
+    "drain": ("", (drain_state(60), drain_state(0, "drained")), "masters moved  25%  20 of 80"),
+    "rebalance": ("all", (spread_state(20), spread_state(80, "done")), "moved  25%  20 of 80"),
+}
+
+
+@pytest.mark.parametrize("name", LONG_WORK)
+@pytest.mark.parametrize("at_terminal", [True, False])
+def test_long_work_has_a_bar_at_a_terminal_and_lines_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, name: str, at_terminal: bool
+) -> None:
+    words, answers, shown = LONG_WORK[name]
+    for setting in ("BAR_S", "LINE_S"):
+        monkeypatch.setattr(f"warren.ctl.terminal.{setting}", -1.0)
+    monkeypatch.setenv("TERM", "xterm")
+    seen = Terminal() if at_terminal else io.StringIO()
+    monkeypatch.setattr("sys.stderr", seen)
+    command = find(name)
+    assert command is not None
+    node: Any = FakeNode(*answers)
+    command.run(Run(command, node, words.split(), {}))
+    text = seen.getvalue()
+    if at_terminal:
+        # A quarter of the bar; nothing of it is left at the end.
+        assert f"\r\x1b[K{'█' * 7}{'░' * 23} {shown}" in text
+        assert text.endswith("\r\x1b[K")
+    else:
+        assert f"{shown}\n" in text
+        assert "\x1b" not in text
+
+
+def test_a_bar_is_wiped_away_by_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Terminal()
+    monkeypatch.setattr("sys.stderr", seen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("warren.ctl.terminal.BAR_S", -1.0)
+    command = find("sync_queue")
+    assert command is not None
+    node: Any = FakeNode(sync_state(20), CtlError(69, "it is gone"))
+    with pytest.raises(CtlError, match="it is gone"):
+        command.run(Run(command, node, ["q"], {}))
+    assert "20 of 80" in seen.getvalue()
+    assert seen.getvalue().endswith("\r\x1b[K")
 
 
 def test_shovels(broker: Broker, ok: Ok, ctl: Ctl) -> None:

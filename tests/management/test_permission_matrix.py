@@ -1,4 +1,4 @@
-"""Who may call what: every route for every kind of user, and every command for one without rights.
+"""Who may call what: every route for every kind of user. For commands see test_command_matrix.py.
 
 Refusals are tried on all routes. That someone is let in is tried on those that only look: the
 others would stop nodes and forget queues.
@@ -6,15 +6,12 @@ others would stop nodes and forget queues.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 
 import pytest
 
 from management.api import Api
-from warren.ctl.command import Command
-from warren.ctl.main import commands, run
 from warren.management.call import Route
 from warren.management.server import ROUTES
 from warren.testing.broker import Broker
@@ -107,42 +104,3 @@ def test_no_route_is_open_that_should_not_be(api: Api) -> None:
             answer = stranger(route.method, f"/api{path_of(route)}", None)
             assert answer.status == 401, route
             assert answer.body == b"", route
-
-
-#: Words of commands that look at them before they ask the node.
-WORDS = {
-    "set_policy": ("x", "x", "{}"),
-    "set_operator_policy": ("x", "x", "{}"),
-    "set_parameter": ("shovel", "x", "{}"),
-    "set_global_parameter": ("x", "{}"),
-    "set_vhost_limits": ('{"max-queues": 1}',),
-    "set_user_limits": ("x", "{}"),
-    "set_vm_memory_high_watermark": ("0.4",),
-    "set_disk_free_limit": ("1GB",),
-    "set_log_level": ("info",),
-    "hash_password": ("x",),
-    "check_port_listener": ("1",),
-    "await_online_nodes": ("1",),
-    "change_cluster_node_type": ("disc",),
-    "export_definitions": ("-",),
-    "salvage": ("list",),
-}
-#: Commands that ask no node.
-LOCAL = {"version"}
-
-
-def words_of(command: Command) -> tuple[str, ...]:
-    return WORDS.get(command.name, ("x",) * command.least)
-
-
-@pytest.mark.parametrize("command", commands(), ids=lambda command: str(command.name))
-def test_every_command(
-    broker: Broker,
-    users: dict[tuple[str, str], Api],
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    url = broker.http_url.replace("http://", "http://matrix-plain-member:pw@")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
-    status = run(["--url", url, "-q", "-t", "20", command.name, *words_of(command)])
-    assert status == (0 if command.name in LOCAL else 77)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from management.api import Api
+from warren.management.pace import LIST_SLICE_S
 from warren.model.queue_arguments import QueueDeclaration
 from warren.node.node import Node
 from warren.testing.broker import Broker
@@ -21,6 +22,8 @@ QUEUES = 10_000
 #: How long a turn of the loop may be while a list is made. The interpreter collects its garbage now
 #: and then, which takes longer the more objects there are: so many turns may be longer.
 TURN_MS, LONGER_TURNS_MAX = 10.0, 2
+#: What a list works at a time.
+SLICE_MS = LIST_SLICE_S * 1000
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,17 @@ def test_no_turn_is_long(crowded: Broker, path: str, count: int | None) -> None:
         assert len(found) == count
     longer = [time_ms for time_ms in turns.times_ms if time_ms > TURN_MS]
     assert len(longer) <= LONGER_TURNS_MAX, longer
+
+
+def test_a_list_is_made_in_short_slices(crowded: Broker) -> None:
+    """Shorter than what a publish takes anyway, nearly all of them."""
+    api = Api(crowded.http_url)
+    api.get("/whoami")
+    with Turns(crowded) as turns:
+        assert len(api.get("/queues")) == QUEUES
+    slices = [time_ms for time_ms in turns.times_ms if time_ms > SLICE_MS / 2]
+    assert len(slices) > 300
+    assert slices[int(len(slices) * 0.95)] < SLICE_MS * 4
 
 
 def test_a_long_list_is_whole(crowded: Broker) -> None:

@@ -155,3 +155,59 @@ def test_every_route_is_there(text: str) -> None:
 
 def test_every_command_is_there() -> None:
     assert [name for name in COMMANDS.split() if find(name) is None] == []
+
+
+#: Command -> what its lists can show, as rabbitmqctl has it.
+COLUMNS = {
+    "list_queues": """name durable auto_delete arguments policy operator_policy
+        effective_policy_definition pid owner_pid exclusive exclusive_consumer_pid
+        exclusive_consumer_tag messages_ready messages_unacknowledged messages messages_ready_ram
+        messages_unacknowledged_ram messages_ram messages_persistent message_bytes
+        message_bytes_ready message_bytes_unacknowledged message_bytes_ram message_bytes_persistent
+        head_message_timestamp disk_reads disk_writes consumers consumer_utilisation
+        consumer_capacity memory slave_pids synchronised_slave_pids mirror_pids
+        synchronised_mirror_pids state type leader members online master_node queue_slave_nodes""",
+    "list_unresponsive_queues": """name durable auto_delete arguments pid recoverable_slaves
+        recoverable_mirrors""",
+    "list_exchanges": "name type durable auto_delete internal arguments policy",
+    "list_bindings": """source_name source_kind destination_name destination_kind routing_key
+        arguments""",
+    "list_consumers": """queue_name channel_pid consumer_tag ack_required prefetch_count active
+        arguments activity_status""",
+    "list_channels": """pid user consumer_count messages_unacknowledged connection name number vhost
+        transactional confirm messages_uncommitted acks_uncommitted messages_unconfirmed
+        prefetch_count global_prefetch_count""",
+    "list_connections": """user peer_host peer_port state pid name port host ssl channels protocol
+        auth_mechanism vhost timeout frame_max channel_max client_properties recv_oct recv_cnt
+        send_oct send_cnt send_pend connected_at""",
+    "list_vhosts": "name description tags default_queue_type tracing cluster_state",
+}
+#: Command -> options of its own, and whether a value follows.
+OPTIONS = {
+    "list_queues": {"online": False, "offline": False, "local": False},
+    "list_unresponsive_queues": {"local": False, "queue-timeout": True},
+    "set_policy": {"priority": True, "apply-to": True},
+    "set_operator_policy": {"priority": True, "apply-to": True},
+    "join_cluster": {"disc": False, "ram": False},
+    "forget_cluster_node": {"offline": False},
+    "shutdown": {"wait": False},
+    "rebalance": {"vhost-pattern": True, "queue-pattern": True},
+    "delete_queue": {"if-empty": False, "if-unused": False},
+    "add_vhost": {"description": True, "tags": True, "default-queue-type": True},
+    "redrive": {"match": True, "dry-run": False},
+    "events": {"follow": False},
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_every_column_is_there(name: str) -> None:
+    command = find(name)
+    assert command is not None
+    assert [column for column in COLUMNS[name].split() if column not in command.columns] == []
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_there(name: str) -> None:
+    command = find(name)
+    assert command is not None
+    assert OPTIONS[name].items() <= command.options.items()

@@ -1,11 +1,10 @@
-"""A live mirrored RabbitMQ cluster becomes Warren, as docs/migration.md has it: no message is lost.
+"""A live mirrored RabbitMQ cluster becomes one of Warren, as docs/migration.md has it: no loss.
 
 Needs Debian's rabbitmq-server; it has node names, ports, home and directories of its own.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -21,8 +20,8 @@ from bench.brokers import RabbitMQ
 from bench.clusters import RabbitCluster
 
 from management.api import Api
-from shovel.test_shovels import count, eventually, status
-from warren.testing.broker import Broker
+from shovel.test_shovels import eventually, status
+from warren.testing import Cluster
 
 pytestmark = [
     pytest.mark.skipif(RabbitMQ.missing() is not None, reason=str(RabbitMQ.missing())),
@@ -111,6 +110,11 @@ class Consumer(Client):
         channel.cancel()
 
 
+def mirrors(api: Api) -> list[str]:
+    found: list[str] = api.get("/queues/%2F/work").get("synchronised_slave_nodes", [])
+    return found
+
+
 def url_of(endpoint: str) -> str:
     return f"amqp://guest:guest@{endpoint}"
 
@@ -138,16 +142,17 @@ def test_a_live_mirrored_cluster_moves(rabbit: RabbitCluster, tmp_path: Path) ->
     # 1. The definitions, with the policies.
     export = tmp_path / "rabbit.json"
     rabbit._ctl(rabbit.nodes[0], "export_definitions", str(export))
-    with Broker(http=True, data_dir=tmp_path / "warren") as warren:
-        api = Api(warren.http_url)
-        answer = api("POST", "/api/definitions", json.loads(export.read_bytes()))
-        assert answer.status == 204, answer
+    with Cluster(3) as warren:
+        api = Api(warren.management_url(1))
+        warren.ctl(1, "import_definitions", str(export))
         shown = api.get("/queues/%2F/work")
         assert (shown["policy"], shown["durable"]) == ("ha", True)
+        # Mirrored there as it is here.
+        eventually(lambda: len(mirrors(api)) == 2, WAIT_S)
         # 2. Consumers go first; while they are on their way, messages pile up in the old cluster.
         consumer.end()
         eventually(lambda: waiting(endpoints[1]) >= BACKLOG or publisher.fault, WAIT_S)
-        consumer_there = Consumer(warren.url)
+        consumer_there = Consumer(warren.url(3))
         consumer_there.start()
         # 3. A shovel fetches what is there, and what still comes.
         value = {
@@ -159,7 +164,7 @@ def test_a_live_mirrored_cluster_moves(rabbit: RabbitCluster, tmp_path: Path) ->
         assert api.put("/parameters/shovel/%2F/from-rabbit", {"value": value}) == 201
         eventually(lambda: status(api, "from-rabbit").get("forwarded", 0) > BACKLOG, WAIT_S)
         # 4. Publishers follow.
-        publisher.other = warren.url
+        publisher.other = warren.url(2)
         before = len(publisher.confirmed)
         eventually(lambda: len(publisher.confirmed) > before + 100 or publisher.fault, WAIT_S)
         publisher.end()
@@ -168,7 +173,7 @@ def test_a_live_mirrored_cluster_moves(rabbit: RabbitCluster, tmp_path: Path) ->
         eventually(lambda: status(api, "from-rabbit").get("pending") == 0, WAIT_S)
         wanted = set(publisher.confirmed)
         seen = consumer.received + consumer_there.received
-        eventually(lambda: count(warren, "work") == 0, WAIT_S)
+        eventually(lambda: api.get("/queues/%2F/work")["messages_ready"] == 0, WAIT_S)
         eventually(lambda: wanted <= {*seen, *consumer_there.received}, WAIT_S)
         api.delete("/shovels/vhost/%2F/from-rabbit")
         consumer_there.end()

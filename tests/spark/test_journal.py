@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from warren.ctl.main import run as ctl
 from warren.node.errors import StartError
 from warren.spark.journal_files import BadSegment, Names, segments, to_table
 from warren.spark.pipelines.audit import audit
@@ -52,6 +53,23 @@ def traffic(broker: Broker, queue: str) -> None:
     assert method.redelivered
     channel.basic_ack(method.delivery_tag)
     connection.close()
+
+
+def test_what_an_operator_moves_is_not_lost(tmp_path: Path, spark: SparkSession) -> None:
+    with Broker(config=CONFIG, data_dir=tmp_path / "data", http=True) as broker:
+        traffic(broker, "seen")
+        address = broker.http_url.replace("http://", "http://guest:guest@")
+        assert ctl(["--url", address, "-q", "pub", "seen.to", "first"]) == 0
+        assert ctl(["--url", address, "-q", "move", "seen", "seen.to"]) == 0
+    place = tmp_path / "data" / "events"
+    rows = events_of(place, tmp_path)
+    assert counted([one for one in rows if one["queue"] == "seen"])["purge"] == 2
+    with read_events(spark, [place]) as events:
+        queues = {one["queue"]: one for one in audit(events).queues.collect()}
+    assert {name: (one["lost"], one["held"]) for name, one in queues.items()} == {
+        "seen": (0, 0),
+        "seen.to": (0, 3),
+    }
 
 
 def test_everything_that_happens_is_noted(tmp_path: Path, spark: SparkSession) -> None:

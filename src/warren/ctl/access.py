@@ -6,7 +6,7 @@ from typing import Any
 
 from warren.ctl.client import granted
 from warren.ctl.command import Command, Run, json_value, q
-from warren.ctl.errors import BAD_DATA, NO_USER, CtlError
+from warren.ctl.errors import BAD_DATA, NO_USER, CtlError, usage
 
 
 def check_user(run: Run, name: str) -> dict[str, Any]:
@@ -27,7 +27,15 @@ def _password(run: Run, number: int) -> str:
         return given
     import sys
 
-    return sys.stdin.readline().rstrip("\n")
+    if sys.stdin.isatty():
+        import getpass
+
+        given = getpass.getpass("Password: ")
+    else:
+        given = sys.stdin.readline().rstrip("\n")
+    if not given:
+        raise usage("password is not provided via command line argument or stdin")
+    return given
 
 
 def add_user(run: Run) -> None:

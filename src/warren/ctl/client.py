@@ -51,6 +51,11 @@ class Client:
         return str(self._path) if self._path is not None else "{}:{}".format(*self._address or ())
 
     @property
+    def is_local(self) -> bool:
+        """Whether the node is on this machine for sure."""
+        return self._path is not None
+
+    @property
     def host(self) -> str:
         """The machine the node is on."""
         return "127.0.0.1" if self._address is None else self._address[0]

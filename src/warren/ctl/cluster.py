@@ -212,17 +212,7 @@ def drain(run: Run) -> None:
     name = run.node_name()
     run.banner(f"Will put node {name} into maintenance mode: its masters move, its clients go ...")
     run.client.want("POST", _DRAIN, {})
-    end_s, said = time.monotonic() + float(run.options.get("timeout", AWAIT_S)), ""
-    while (shown := run.client.get(_DRAIN))["state"] == "draining":
-        text = (
-            f"{shown['masters'] - shown['masters_left']} of {shown['masters']} masters have moved"
-        )
-        if text != said:
-            said = text
-            run.banner(text)
-        if time.monotonic() >= end_s:
-            raise CtlError(TIMEOUT, f"Error:\n{said} so far; it goes on: warrenctl cluster_status")
-        time.sleep(LOOK_AGAIN_S)
+    shown = _await_drained(run)
     if shown["state"] != "drained":
         raise CtlError(SOFTWARE, f"Error:\n{name} was revived meanwhile")
     run.say(f"Node {name} is drained: it has no clients, and gets no queues until: revive")
@@ -234,6 +224,27 @@ def drain(run: Run) -> None:
         )
         for line in names:
             run.say(line)
+
+
+def _await_drained(run: Run) -> dict[str, Any]:
+    """Until it is drained, or not to be any more; how it is then. Raises CtlError."""
+    from warren.ctl.terminal import Progress
+
+    end_s = time.monotonic() + float(run.options.get("timeout", AWAIT_S))
+    with Progress("masters moved", 0, run.is_quiet) as progress:
+        while (shown := run.client.get(_DRAIN))["state"] == "draining":
+            progress.total = shown["masters"]
+            moved = shown["masters"] - shown["masters_left"]
+            if time.monotonic() >= end_s:
+                raise CtlError(
+                    TIMEOUT,
+                    f"Error:\n{moved} of {shown['masters']} masters have moved so far; it goes on: "
+                    "warrenctl cluster_status",
+                )
+            progress.show(moved)
+            time.sleep(LOOK_AGAIN_S)
+    result: dict[str, Any] = shown
+    return result
 
 
 def revive(run: Run) -> None:

@@ -106,8 +106,13 @@ class Run:
     def banner(self, text: str) -> None:
         """What is about to happen; to standard error, so that a pipe gets the results alone."""
         machine = self.formatter in {"json", "csv"}
-        if not machine and not {"quiet", "silent"} & set(self.options):
+        if not machine and not self.is_quiet:
             print(text, file=sys.stderr, flush=True)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is said beside results."""
+        return bool({"quiet", "silent"} & set(self.options))
 
     def say(self, text: str) -> None:
         """A result."""

@@ -48,7 +48,7 @@ def doctor(run: Run) -> None:
         for what, fix in findings:
             run.say(f"! {what}\n  fix: {fix}")
     if findings:
-        raise CtlError(UNAVAILABLE, f"{len(findings)} things to look at")
+        raise CtlError(UNAVAILABLE, f"{len(findings)} thing{'s' * (len(findings) > 1)} to look at")
     if run.formatter != "json":
         run.say("Nothing to find fault with.")
 

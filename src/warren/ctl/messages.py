@@ -10,7 +10,8 @@ from typing import Any
 
 from warren.ctl.client import granted
 from warren.ctl.command import Command, Run, json_value, number, q
-from warren.ctl.errors import BAD_DATA, CtlError, usage
+from warren.ctl.errors import BAD_DATA, UNAVAILABLE, CtlError, usage
+from warren.ctl.mirrors import no_queue
 
 #: Messages moved with one request; between two of them there is progress to be seen.
 MOVED_AT_A_TIME = 10_000
@@ -54,25 +55,13 @@ def _ask(run: Run, method: str, what: str, body: object = None) -> Any:
     """A request about the queue that is named. Raises CtlError, with the name that may be meant."""
     answer = run.client.call(method, f"/queues/{run.vhost_path}/{q(run.word(0))}{what}", body)
     if answer.status == 404 and not _has_queue(run):
-        raise CtlError(BAD_DATA, _no_queue(run))
+        raise CtlError(BAD_DATA, no_queue(run))
     return granted(answer)
 
 
 def _has_queue(run: Run) -> bool:
     place = f"/queues/{run.vhost_path}/{q(run.word(0))}?columns=name"
     return run.client.call("GET", place).status == 200
-
-
-def _no_queue(run: Run) -> str:
-    from warren.base.text import nearest
-
-    answer = run.client.call("GET", f"/queues/{run.vhost_path}?columns=name&disable_stats=true")
-    if answer.status == 404:
-        return f"Error:\nno virtual host '{run.vhost}'"
-    names = [row["name"] for row in answer.value] if answer.status == 200 else []
-    guess = nearest(run.word(0), names)
-    hint = f". Did you mean '{guess}'?" if guess is not None else ""
-    return f"Error:\nno queue '{run.word(0)}' in vhost '{run.vhost}'{hint}"
 
 
 def take(run: Run) -> None:
@@ -188,21 +177,28 @@ def _move(run: Run, verb: str, body: dict[str, Any]) -> None:
     ready = int(_ask(run, "GET", "?columns=messages_ready")["messages_ready"])
     left = number(run.options["count"], "count") if "count" in run.options else ready
     total: dict[str, Any] = {"moved": 0, "kept": 0, "unmatched": 0, "to": {}, "dry_run": dry_run}
-    progress = Progress("moved", min(left, ready), bool({"quiet", "silent"} & set(run.options)))
-    while left > 0:
-        body["count"] = min(left, MOVED_AT_A_TIME)
-        outcome = _ask(run, "POST", f"/{verb}", body)
-        for name in ("moved", "kept", "unmatched"):
-            total[name] += outcome[name]
-        for name, count in outcome["to"].items():
-            total["to"][name] = total["to"].get(name, 0) + count
-        progress.show(total["moved"])
-        left -= outcome["moved"]
-        if outcome["moved"] < body["count"]:
-            break
-        body["after"] = outcome["last_slot"]
-    progress.end()
+    total["complete"] = True
+    with Progress("moved", min(left, ready), run.is_quiet) as progress:
+        while True:
+            # Asked even for nothing: whoever names no queue is to hear of it.
+            body["count"] = min(left, MOVED_AT_A_TIME)
+            outcome = _ask(run, "POST", f"/{verb}", body)
+            for name in ("moved", "kept", "unmatched"):
+                total[name] += outcome[name]
+            for name, count in outcome["to"].items():
+                total["to"][name] = total["to"].get(name, 0) + count
+            progress.show(total["moved"])
+            left -= outcome["moved"]
+            total["complete"] = outcome.get("complete", True)
+            if left <= 0 or outcome["moved"] < body["count"]:
+                break
+            body["after"] = outcome["last_slot"]
     _report(run, total)
+    if not total["complete"]:
+        raise CtlError(
+            UNAVAILABLE,
+            f"Error:\nqueue '{run.word(0)}' has no master that could go on: try again for the rest",
+        )
 
 
 def _report(run: Run, total: dict[str, Any]) -> None:

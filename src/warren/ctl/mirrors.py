@@ -31,8 +31,21 @@ def queue_place(run: Run) -> str:
     """The path of the queue that is named. Raises CtlError when there is none."""
     place = f"/queues/{run.vhost_path}/{q(run.word(0))}"
     if run.client.call("GET", f"{place}?columns=name").status == 404:
-        raise CtlError(BAD_DATA, f"Error:\nno queue '{run.word(0)}' in vhost '{run.vhost}'")
+        raise CtlError(BAD_DATA, no_queue(run))
     return place
+
+
+def no_queue(run: Run) -> str:
+    """There is no such queue; which one may be meant."""
+    from warren.base.text import nearest
+
+    answer = run.client.call("GET", f"/queues/{run.vhost_path}?columns=name&disable_stats=true")
+    if answer.status == 404:
+        return f"Error:\nno virtual host '{run.vhost}'"
+    names = [row["name"] for row in answer.value] if answer.status == 200 else []
+    guess = nearest(run.word(0), names)
+    hint = f". Did you mean '{guess}'?" if guess is not None else ""
+    return f"Error:\nno queue '{run.word(0)}' in vhost '{run.vhost}'{hint}"
 
 
 def mirrors(run: Run) -> None:
@@ -95,42 +108,43 @@ def _wait_for_sync(run: Run, place: str) -> None:
     """Until all that are online are synchronised. Raises CtlError when that ends otherwise."""
     end_s = time.monotonic() + float(run.options.get("timeout", "inf"))
     idle_s = time.monotonic()
-    progress = SyncProgress(bool({"quiet", "silent"} & set(run.options)))
-    while missing := _missing(run.client.get(f"{place}/mirrors")):
-        now_s = time.monotonic()
-        if any(replica["sync"] is not None for replica in missing):
-            idle_s = now_s
-        names = ", ".join(replica["node"] for replica in missing)
-        if now_s >= end_s:
-            raise CtlError(TIMEOUT, f"Error:\nnot synchronised in time: {names}")
-        if now_s - idle_s > BEGIN_S:
-            raise CtlError(BAD_DATA, f"Error:\nsynchronising has ended, without {names}")
-        progress.show(missing)
-        time.sleep(LOOK_S)
-    progress.end()
+    from warren.ctl.terminal import Progress
+
+    with Progress("synchronised", 0, run.is_quiet) as bar:
+        progress = SyncProgress(bar)
+        while missing := _missing(run.client.get(f"{place}/mirrors")):
+            now_s = time.monotonic()
+            if any(replica["sync"] is not None for replica in missing):
+                idle_s = now_s
+            names = ", ".join(replica["node"] for replica in missing)
+            if now_s >= end_s:
+                raise CtlError(TIMEOUT, f"Error:\nnot synchronised in time: {names}")
+            if now_s - idle_s > BEGIN_S:
+                raise CtlError(BAD_DATA, f"Error:\nsynchronising has ended, without {names}")
+            progress.show(missing)
+            time.sleep(LOOK_S)
 
 
 class SyncProgress:
     """How far all mirrors together have come, as soon as they know how much there is."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-        self._progress: Progress | None = None
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        #: Of each mirror that has begun: messages that it has got, and that it is to get.
+        self._done: dict[str, int] = {}
+        self._totals: dict[str, int] = {}
 
     def show(self, missing: Sequence[dict[str, Any]]) -> None:
-        known = [row["sync"] for row in missing if row["sync"] and row["sync"]["total"]]
-        if not known:
-            return
-        from warren.ctl.terminal import Progress
-
-        if self._progress is None:
-            total = sum(sync["total"] for sync in known)
-            self._progress = Progress("synchronised", total, self._quiet)
-        self._progress.show(sum(sync["done"] or 0 for sync in known))
-
-    def end(self) -> None:
-        if self._progress is not None:
-            self._progress.end()
+        for row in missing:
+            if row["sync"] and row["sync"]["total"]:
+                self._totals[row["node"]] = row["sync"]["total"]
+                self._done[row["node"]] = row["sync"]["done"] or 0
+        # Those that are not missing any more have all.
+        for node in self._totals.keys() - {row["node"] for row in missing}:
+            self._done[node] = self._totals[node]
+        if self._totals:
+            self._bar.total = sum(self._totals.values())
+            self._bar.show(sum(self._done.values()))
 
 
 def _missing(ring: dict[str, Any]) -> Sequence[dict[str, Any]]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import warren
 from warren.ctl.command import Command, Run, number, q
-from warren.ctl.errors import UNAVAILABLE, CtlError
+from warren.ctl.errors import BAD_DATA, TIMEOUT, UNAVAILABLE, CtlError
 from warren.ctl.mirrors import queue_place
 
+#: How long the process of a node that stops may take to end, and how often that is looked at.
+STOP_S, LOOK_S = 60, 0.05
 _PURPOSES = {
     "amqp": "AMQP 0-9-1",
     "clustering": "inter-node communication",
@@ -34,6 +37,11 @@ def listener_interface(row: dict[str, Any]) -> str:
 def listener_purpose(row: dict[str, Any]) -> str:
     """What a listener is for, in a few words."""
     return _PURPOSES.get(row["protocol"], str(row["protocol"]))
+
+
+def own_listeners(overview: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of the node spoken to; an overview has those of all nodes."""
+    return [row for row in overview["listeners"] if row["node"] == overview["node"]]
 
 
 def _listener_line(row: dict[str, Any]) -> str:
@@ -68,9 +76,9 @@ def status(run: Run) -> None:
                     "uptime": node["uptime"] // 1000,
                     "rabbitmq_version": overview["rabbitmq_version"],
                     "warren_version": overview["warren_version"],
-                    "is_under_maintenance": False,
+                    "is_under_maintenance": bool(node["being_drained"]),
                     "alarms": _alarms(node),
-                    "listeners": overview["listeners"],
+                    "listeners": own_listeners(overview),
                     "totals": overview["object_totals"],
                     "disk_free": node["disk_free"],
                     "disk_free_limit": node["disk_free_limit"],
@@ -90,7 +98,7 @@ def status(run: Run) -> None:
             "Runtime": [
                 f"OS PID: {node['os_pid']}",
                 f"Uptime (seconds): {node['uptime'] // 1000}",
-                "Is under maintenance?: false",
+                f"Is under maintenance?: {str(bool(node['being_drained'])).lower()}",
                 f"Warren version: {overview['warren_version']}",
                 f"RabbitMQ version: {overview['rabbitmq_version']}",
                 f"Node name: {node['name']}",
@@ -110,7 +118,7 @@ def status(run: Run) -> None:
                 f"Connection count: {totals['connections']}",
                 f"Queue count: {totals['queues']}",
             ],
-            "Listeners": [_listener_line(row) for row in overview["listeners"]],
+            "Listeners": [_listener_line(row) for row in own_listeners(overview)],
         },
     )
 
@@ -135,10 +143,10 @@ def listeners(run: Run) -> None:
     overview = run.client.get("/overview?columns=node,listeners")
     run.banner(f"Asking node {overview['node']} to report its protocol listeners ...")
     if run.formatter == "table":
-        for row in overview["listeners"]:
+        for row in own_listeners(overview):
             run.say(_listener_line(row))
         return
-    run.table(overview["listeners"], ("node", "protocol", "ip_address", "port"))
+    run.table(own_listeners(overview), ("node", "protocol", "ip_address", "port"))
 
 
 def environment(run: Run) -> None:
@@ -229,9 +237,49 @@ def check_mirrors(run: Run) -> None:
 
 
 def stop(run: Run) -> None:
+    """With a file that has the node's process id, until that process has ended."""
+    pid = _pid_in(run.word(0)) if run.words else 0
+    _stop(run, pid)
+
+
+def shutdown(run: Run) -> None:
+    """Until the node's process has ended, if it is on this machine."""
+    waits = "no-wait" not in run.options and run.client.is_local
+    name = run.node_name()
+    pid = int(run.client.get(f"/nodes/{q(name)}?columns=os_pid")["os_pid"]) if waits else 0
+    _stop(run, pid)
+
+
+def _stop(run: Run, pid: int) -> None:
     name = run.node_name()
     run.banner(f"Stopping and halting node {name} ...")
     run.client.want("POST", f"/nodes/{q(name)}/stop", {})
+    timeout_s = number(run.options["timeout"], "timeout") if "timeout" in run.options else STOP_S
+    until_s = time.monotonic() + timeout_s
+    while pid and _is_running(pid):
+        if time.monotonic() > until_s:
+            raise CtlError(
+                TIMEOUT, f"Error:\nnode {name} stops, but its process {pid} has not ended"
+            )
+        time.sleep(LOOK_S)
+
+
+def _pid_in(path: str) -> int:
+    """Raises CtlError."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError) as error:
+        raise CtlError(BAD_DATA, f"Error:\nno process id in {path}: {error}") from error
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process is there, and not only its exit status."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False
 
 
 def close_connection(run: Run) -> None:
@@ -298,8 +346,14 @@ COMMANDS = (
         "Fails if stopping this node would lose messages of mirrored queues",
         check_mirrors,
     ),
-    Command("stop", "", "Stops the node", stop),
-    Command("shutdown", "", "Stops the node", stop),
+    Command("stop", "[pidfile]", "Stops the node; with a file, until its process has ended", stop),
+    Command(
+        "shutdown",
+        "",
+        "Stops the node, and waits until its process has ended if it is on this machine",
+        shutdown,
+        {"wait": False, "no-wait": False},
+    ),
     Command("close_connection", "<name> [reason ...]", "Closes a connection", close_connection),
     Command(
         "close_all_connections",

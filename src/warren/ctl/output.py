@@ -46,7 +46,7 @@ def render(
 
 def _flat(cell: str) -> str:
     """A tab or a line end in a name must not break the table."""
-    return cell.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+    return cell.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _quoted(cell: str) -> str:

@@ -179,17 +179,15 @@ def _import(run: Run, document: bytes) -> None:
         return
     from warren.ctl.terminal import Progress
 
-    quiet = bool({"quiet", "silent"} & set(run.options))
-    progress = Progress("imported", len(rows), quiet)
-    # What the rest stands on comes first: users, virtual hosts, permissions, policies.
-    run.client.want("POST", "/definitions", {**whole, **{kind: [] for kind in many}})
-    for at in range(0, len(rows), IMPORTED_AT_A_TIME):
-        piece: dict[str, list[object]] = {}
-        for kind, row in rows[at : at + IMPORTED_AT_A_TIME]:
-            piece.setdefault(kind, []).append(row)
-        run.client.want("POST", "/definitions", piece)
-        progress.show(min(len(rows), at + IMPORTED_AT_A_TIME))
-    progress.end()
+    with Progress("imported", len(rows), run.is_quiet) as progress:
+        # What the rest stands on comes first: users, virtual hosts, permissions, policies.
+        run.client.want("POST", "/definitions", {**whole, **{kind: [] for kind in many}})
+        for at in range(0, len(rows), IMPORTED_AT_A_TIME):
+            piece: dict[str, list[object]] = {}
+            for kind, row in rows[at : at + IMPORTED_AT_A_TIME]:
+                piece.setdefault(kind, []).append(row)
+            run.client.want("POST", "/definitions", piece)
+            progress.show(min(len(rows), at + IMPORTED_AT_A_TIME))
 
 
 _POLICY_OPTIONS = {"priority": True, "apply-to": True}

@@ -97,20 +97,16 @@ def moment(text: str, now: datetime.datetime) -> datetime.datetime:
 def _wait(run: Run) -> dict[str, Any]:
     from warren.ctl.terminal import Progress
 
-    progress: Progress | None = None
     end_s = time.monotonic() + float(run.options.get("timeout", "inf"))
-    while (shown := run.client.get(PLACE))["state"] == "running":
-        if time.monotonic() >= end_s:
-            raise CtlError(
-                TIMEOUT, f"Error:\n{shown['moved']} of {shown['planned']} masters have moved so far"
-            )
-        if shown["planned"]:
-            quiet = bool({"quiet", "silent"} & set(run.options))
-            progress = progress or Progress("moved", shown["planned"], quiet)
-            progress.show(shown["moved"])
-        time.sleep(LOOK_S)
-    if progress is not None:
-        progress.end()
+    with Progress("moved", 0, run.is_quiet) as progress:
+        while (shown := run.client.get(PLACE))["state"] == "running":
+            if time.monotonic() >= end_s:
+                told = f"{shown['moved']} of {shown['planned']} masters have moved so far"
+                raise CtlError(TIMEOUT, f"Error:\n{told}")
+            if shown["planned"]:
+                progress.total = shown["planned"]
+                progress.show(shown["moved"])
+            time.sleep(LOOK_S)
     result: dict[str, Any] = shown
     return result
 

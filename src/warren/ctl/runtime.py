@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from warren.ctl.command import Command, Run, number, q
-from warren.ctl.errors import TIMEOUT, UNAVAILABLE, CtlError, usage
+from warren.ctl.errors import BAD_DATA, UNAVAILABLE, CtlError, usage
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "none")
 LOOK_AGAIN_S = 0.5
@@ -45,6 +45,8 @@ def set_memory_mark(run: Run) -> None:
         if len(words) != 1:
             raise usage("too many arguments: a fraction, or absolute <bytes>")
         limit, shown = {"relative": _fraction(words[0])}, words[0]
+        if not 0 <= limit["relative"] <= 1:
+            raise usage("the threshold should be a fraction between 0.0 and 1.0")
     run.banner(f"Setting memory threshold on {run.node_name()} to {shown} ...")
     run.client.want("PUT", _node_place(run, "limits"), {"vm_memory_high_watermark": limit})
 
@@ -194,14 +196,20 @@ def list_unresponsive_queues(run: Run) -> None:
     run.banner("Timeout: 60.0 seconds ...")
     run.banner(f"Listing unresponsive queues for vhost {run.vhost} ...")
     rows = run.client.get(f"/queues/{run.vhost_path}")
-    unwell = [row for row in rows if row.get("state") not in {"running", "flow", "syncing", "idle"}]
+    here = run.node_name() if "local" in run.options else None
+    unwell = [
+        {**row, "pid": f"<{row['node']}>", "recoverable_mirrors": row.get("recoverable_slaves")}
+        for row in rows
+        if row.get("state") not in {"running", "flow", "syncing", "idle"}
+        and here in {None, row["node"]}
+    ]
     run.table(unwell, run.chosen_columns(("name",)))
 
 
 def restart_vhost(run: Run) -> None:
     run.banner(f"Trying to restart vhost '{run.vhost}' on node {run.node_name()} ...")
-    if run.client.call("GET", f"/vhosts/{run.vhost_path}").status != 200:
-        raise CtlError(TIMEOUT, f"Error:\nno virtual host '{run.vhost}'")
+    if run.client.call("GET", f"/vhosts/{run.vhost_path}").status == 404:
+        raise CtlError(BAD_DATA, f"Error:\nno virtual host '{run.vhost}'")
     run.say(f"Vhost '{run.vhost}' is running already: virtual hosts do not fail by themselves here")
 
 
@@ -255,7 +263,17 @@ COMMANDS = (
         "Lists queues whose node does not answer",
         list_unresponsive_queues,
         {"local": False, "queue-timeout": True},
-        ("name", "durable", "auto_delete", "arguments", "node", "state", "recoverable_slaves"),
+        (
+            "name",
+            "durable",
+            "auto_delete",
+            "arguments",
+            "pid",
+            "node",
+            "state",
+            "recoverable_slaves",
+            "recoverable_mirrors",
+        ),
     ),
     Command("restart_vhost", "", "Says that a virtual host runs", restart_vhost),
     Command("list_feature_flags", "", "Lists feature flags: there are none", list_nothing),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TextIO
+from typing import Self, TextIO
 
 BAR_WIDTH = 30
 #: A bar is drawn anew this often, a plain line is written this often.
@@ -51,16 +51,23 @@ def without_control(text: str) -> str:
 class Progress:
     """How far long work has come: a bar at a terminal, plain lines now and then elsewhere.
 
-    Written to standard error, so that results can be piped.
+    Written to standard error, so that results can be piped. To be used with `with`, so that no bar
+    is left behind by an error.
     """
 
     def __init__(self, what: str, total: int, quiet: bool = False) -> None:
         self._what = what
-        self._total = max(total, 0)
+        self.total = max(total, 0)
         self._quiet = quiet
         self._is_bar = is_terminal(sys.stderr)
         self._begun_s = self._shown_s = time.monotonic()
         self._is_drawn = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.end()
 
     def show(self, done: int, note: str = "") -> None:
         """The work has come so far."""
@@ -71,8 +78,8 @@ class Progress:
         self._write(done, note)
 
     def _write(self, done: int, note: str) -> None:
-        share = min(1.0, done / self._total) if self._total else 1.0
-        text = f"{self._what} {share:4.0%}  {done:,} of {max(self._total, done):,}"
+        share = min(1.0, done / self.total) if self.total else 1.0
+        text = f"{self._what} {share:4.0%}  {done:,} of {max(self.total, done):,}"
         spent_s = time.monotonic() - self._begun_s
         if 0 < share < 1 and spent_s > 1:
             text += f"  {spent_s / share - spent_s:.0f} s left"

@@ -36,6 +36,7 @@ from warren.engine.burials import Burials
 from warren.engine.changes import Changes
 from warren.engine.effects import Effects
 from warren.engine.new_vhost import NewVHost
+from warren.engine.passing import Passing
 from warren.engine.settings import EngineSettings
 from warren.engine.totals import Totals
 from warren.engine.vhost import VHost
@@ -355,6 +356,11 @@ class Engine:
     def burials(self) -> Burials:
         """Dead messages that are to be safe elsewhere before they leave their queues."""
         return Burials(self)
+
+    @cached_property
+    def passing(self) -> Passing:
+        """Messages that are to be safe in another queue before they leave theirs."""
+        return Passing(self)
 
     @cached_property
     def staging(self) -> Staging:

@@ -219,7 +219,9 @@ class Mirror:
         """Make another replica, which is in sync, the master."""
         if self.log.acts and not self.is_handing_over:
             self._heir = to
-            self._engine.burials.rest(self.queue, partial(self._hand_over_now, self.queue))
+            queue, engine = self.queue, self._engine
+            now = partial(self._hand_over_now, queue)
+            engine.burials.rest(queue, partial(engine.passing.rest, queue, now))
 
     @property
     def is_handing_over(self) -> bool:
@@ -227,7 +229,7 @@ class Mirror:
         return self._heir is not None or (self.replica is not None and self.replica.is_handing_over)
 
     def _hand_over_now(self, queue: AmqpQueue) -> None:
-        """No dead letter is on its way that the next master would send again."""
+        """Nothing is on its way to other queues that the next master would send again."""
         to, self._heir = self._heir, None
         replica = self.replica
         if replica is None or to is None or queue is not self.queue or not self.log.acts:

@@ -17,7 +17,7 @@ from aiohttp import web
 from warren.management.call import Call
 from warren.management.encode import to_json
 from warren.management.errors import ApiError, bad_request
-from warren.management.pace import Pace
+from warren.management.pace import LIST_SLICE_S, Pace
 from warren.management.patterns import is_cheap
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ async def answer_list(
     source = _Rows(show, fetch, query.columns)
     rows: list[Any]
     if query.needs_all:
-        rows = await _sorted_page(found, source, query, Pace())
+        rows = await _sorted_page(found, source, query, Pace(LIST_SLICE_S))
     else:
         if query.reverse:
             found.reverse()
@@ -178,7 +178,7 @@ async def answer_list(
     if query.page is not None:
         head, tail = _page_head(query, total, filtered, len(rows)) + b"[", b"]}"
     if len(rows) <= SHORT_LIST or call.is_from_peer:
-        pace = Pace()
+        pace = Pace(LIST_SLICE_S)
         gathered = []
         async for piece in pieces:
             gathered.append(piece)
@@ -264,7 +264,7 @@ def _page_head(query: ListQuery, total: int, filtered: int, count: int) -> bytes
 SMALL_BYTES = 1024
 #: Longer lists are sent while they are made, in such pieces.
 SHORT_LIST = 20
-PIECE_BYTES = 64 * 1024
+PIECE_BYTES = 16 * 1024
 
 HEADERS = {
     "Content-Type": "application/json",
@@ -299,7 +299,7 @@ async def _send_long(
     await response.prepare(request)
     if request.method == "HEAD":
         return response
-    pace = Pace()
+    pace = Pace(LIST_SLICE_S)
     pieces = [head]
     size = 0
     is_first = True

@@ -1,9 +1,9 @@
 """Moves messages from queue to queue: to one that is named, or back to where they died.
 
-A message is looked at where it stands, is given to its new queue, and leaves the old one in the
-same turn; if the new one is mirrored, when all its replicas have the message. It is never out of
-both, and those that stay are not touched: they keep their order and are not marked as redelivered.
-The work is done in slices, and consumers of the old queue go on taking messages meanwhile.
+A message is looked at where it stands, is given to its new queue, and leaves the old one when that
+has it for good (`engine/passing.py`), wherever the two are. It is never out of both, and those that
+stay are not touched: they keep their order and are not marked as redelivered. The work is done in
+slices, and consumers of the old queue go on taking the others meanwhile.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from warren.engine.opening import until_open
-from warren.engine.publish import offer
-from warren.management.context import ended
 from warren.management.errors import ApiError
 from warren.management.matching import Matches, first_death, headers_of
 from warren.management.pace import SLICE_S, Pace
 from warren.model.message import Message
 from warren.queue.looking import peek
-from warren.queue.picking import withdraw
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
@@ -35,8 +31,13 @@ if TYPE_CHECKING:
 Target = Callable[[Message], "AmqpQueue | None"]
 #: Messages looked at together; some may be large, and on the disk.
 LOOK_MESSAGES = 32
-#: How long the replicas of a mirrored queue may take.
-COMMIT_S = 30.0
+#: Messages that are on their way at a time, and bytes of them.
+WAITING_MAX = 1024
+WAITING_BYTES_MAX = 8 * 1024 * 1024
+#: How long the other queue may leave all of them without an answer.
+ANSWER_S = 30.0
+#: How long one order goes on before it says how far it has come; another node may wait for it.
+ORDER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Order:
     positions: frozenset[int] | None = None
     #: Only count what would be moved.
     dry_run: bool = False
+    #: All go to the same queue: when that refuses one, the others need not be tried.
+    is_one_target: bool = True
 
 
 @dataclass(slots=True)
@@ -66,8 +69,22 @@ class Outcome:
     #: The last message that was looked at.
     last_slot: int | None = None
     is_over: bool = False
-    #: What mirrored queues have been given: the slot, the queue, and its operation to wait for.
-    given: list[tuple[int, AmqpQueue, int]] = field(default_factory=list)
+    #: There is more to be done, by whoever has the queue then.
+    is_cut: bool = False
+    #: Queues that took no more.
+    refusing: set[str] = field(default_factory=set)
+    #: Given to a queue that has not answered yet.
+    waiting: int = 0
+    waiting_bytes: int = 0
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def has_room(self) -> bool:
+        return self.waiting < WAITING_MAX and self.waiting_bytes < WAITING_BYTES_MAX
+
+    @property
+    def goes_on(self) -> bool:
+        return not (self.is_over or self.is_cut)
 
 
 def origin(vhost: VHost, message: Message) -> AmqpQueue | None:
@@ -79,86 +96,113 @@ def origin(vhost: VHost, message: Message) -> AmqpQueue | None:
 async def move(context: Context, order: Order, after: int | None = None) -> Outcome:
     """Move messages, from behind a slot on; what has no place to go to stays where it is.
 
-    What comes to the queue meanwhile is left to the next order.
+    What comes to the queue meanwhile is left to the next order. Raises 503 when the other queue
+    does not answer.
     """
     outcome = Outcome(last_slot=after)
-    pace = Pace()
-    left = order.source.ready
-    while left > 0 and not outcome.is_over:
-        left -= context.act(partial(_slice, context.engine, order, outcome, left))
-        if outcome.given:
-            await _finish(context, order, outcome)
+    passing, pace = context.engine.passing, Pace()
+    left, until_s = order.source.ready, time.monotonic() + ORDER_S
+    while left > 0 and outcome.goes_on:
+        if not passing.may_take_from(order.source) or time.monotonic() > until_s:
+            outcome.is_cut = True
+        elif outcome.has_room:
+            left -= context.act(partial(_slice, context.engine, order, outcome, left))
+        else:
+            await _answers(outcome)
         await pace.rest()
+    while outcome.waiting:
+        await _answers(outcome)
+    if outcome.refusing and order.is_one_target and not (order.matches or order.positions):
+        outcome.kept += left
     return outcome
 
 
-async def _finish(context: Context, order: Order, outcome: Outcome) -> None:
-    """Messages have been given to mirrored queues: they leave when all replicas have them.
-
-    Raises 503 when that takes too long: then they are in both queues.
-    """
-    given, outcome.given = outcome.given, []
-    newest = {queue: mark for _, queue, mark in given}
+async def _answers(outcome: Outcome) -> None:
+    """Until some have come. Raises 503; the messages are held then until there is an answer."""
+    outcome.answered.clear()
     try:
-        async with asyncio.timeout(COMMIT_S):
-            for queue, mark in newest.items():
-                waited = until_open(queue, mark).errand
-                if waited is not None:
-                    await ended(waited)
+        async with asyncio.timeout(ANSWER_S):
+            await outcome.answered.wait()
     except TimeoutError:
         raise ApiError(
             503,
             "unavailable",
-            f"the replicas of the other queue did not answer in {COMMIT_S:.0f} s: the last "
-            f"{len(given)} messages may be in both queues",
+            f"{outcome.moved} messages have moved; {outcome.waiting} more are on their way to a "
+            f"queue that has not answered in {ANSWER_S:.0f} s: they stay unacknowledged, and leave "
+            "or are ready again when it does",
         ) from None
-
-    def withdraw_all() -> None:
-        for slot, _, _ in given:
-            withdraw(order.source, slot)
-
-    context.act(withdraw_all)
 
 
 def _slice(engine: Engine, order: Order, outcome: Outcome, left: int) -> int:
     """As many as fit a slice of time; how many were looked at."""
     until_s = time.perf_counter() + SLICE_S
     seen = 0
-    while not outcome.is_over and seen < left and time.perf_counter() < until_s:
-        if order.source.deleted or outcome.moved >= order.count:
+    while seen < left and outcome.goes_on and time.perf_counter() < until_s:
+        if order.source.deleted or outcome.moved + outcome.waiting >= order.count:
             outcome.is_over = True
             break
         rows = peek(order.source, min(LOOK_MESSAGES, left - seen), after=outcome.last_slot)
         if not rows:
             outcome.is_over = True
         for slot, _, _, _, _, message in rows:
-            if outcome.is_over or outcome.moved >= order.count:
+            if outcome.moved + outcome.waiting >= order.count:
+                break
+            if not (outcome.goes_on and outcome.has_room):
+                break
+            if not _deal_with(engine, order, outcome, slot, message):
                 break
             seen += 1
             outcome.last_slot = slot
-            _deal_with(engine, order, outcome, slot, message)
+        if not outcome.has_room:
+            break
     return seen
 
 
-def _deal_with(engine: Engine, order: Order, outcome: Outcome, slot: int, message: Message) -> None:
+def _deal_with(engine: Engine, order: Order, outcome: Outcome, slot: int, message: Message) -> bool:
+    """False: nothing can be done about it now, it has to be looked at again."""
     if (order.positions is not None and slot not in order.positions) or (
         order.matches is not None and not order.matches(message)
     ):
         outcome.unmatched += 1
-        return
+        return True
     queue = order.target(message)
-    if queue is None or queue is order.source or queue.deleted:
+    if queue is None or queue is order.source or queue.deleted or queue.name in outcome.refusing:
         outcome.kept += 1
-        return
-    if not order.dry_run:
-        if offer(engine, [queue], message, engine.clock.now_ms()):
-            # The other queue is full, and will be for the next ones too.
-            outcome.kept += 1
-            outcome.is_over = True
-            return
-        if queue.mirror is None:
-            withdraw(order.source, slot)
-        else:
-            outcome.given.append((slot, queue, queue.operations))
-    outcome.moved += 1
-    outcome.to[queue.name] += 1
+    elif order.dry_run:
+        outcome.moved += 1
+        outcome.to[queue.name] += 1
+    elif queue.absence is not None:
+        _refused(order, outcome, queue.name)
+    elif queue.awaits_view:
+        # It is there, but this node does not know yet where.
+        outcome.is_cut = True
+        return False
+    else:
+        size = message.body_len
+        outcome.waiting += 1
+        outcome.waiting_bytes += size
+        told = partial(_told, order, outcome, queue.name, size)
+        if not engine.passing.pass_on(order.source, slot, message, queue, told):
+            outcome.waiting -= 1
+            outcome.waiting_bytes -= size
+    return True
+
+
+def _told(order: Order, outcome: Outcome, name: str, size: int, accepted: bool) -> None:
+    """The other queue has said something to a message."""
+    outcome.waiting -= 1
+    outcome.waiting_bytes -= size
+    outcome.answered.set()
+    if accepted:
+        outcome.moved += 1
+        outcome.to[name] += 1
+    else:
+        _refused(order, outcome, name)
+
+
+def _refused(order: Order, outcome: Outcome, name: str) -> None:
+    """The other queue is full, or gone, and will be for the next ones too."""
+    outcome.kept += 1
+    outcome.refusing.add(name)
+    if order.is_one_target:
+        outcome.is_over = True

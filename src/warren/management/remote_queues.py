@@ -14,7 +14,7 @@ from warren.management.encode import table, to_json
 from warren.management.errors import bad_request
 from warren.management.listing import parse_query, pick
 from warren.management.mirrors import mirror_fields
-from warren.management.pace import Pace
+from warren.management.pace import LIST_SLICE_S, Pace
 from warren.management.peers import PeerSilent
 from warren.management.show_queues import (
     is_exclusive,
@@ -119,7 +119,7 @@ async def queue_rows(call: Call) -> Answer:
     columns, show = parse_query(call.query).columns, show_one(call, spans_of(call))
     vhosts = call.context.engine.vhosts
     rows: list[msgspec.Raw] = []
-    pace = Pace()
+    pace = Pace(LIST_SLICE_S)
     for vhost_name, name in names:
         vhost = vhosts.get(vhost_name)
         queue = None if vhost is None else vhost.queues.get(name)

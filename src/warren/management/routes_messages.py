@@ -1,4 +1,4 @@
-"""Routes on the messages in a queue: look at them, follow them, move them on."""
+"""Routes on the messages in a queue: look at them, follow them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 from warren.management.across import at_home, rows_of_others
 from warren.management.call import Answer, Call, Route, field_of
 from warren.management.encode import read_object
-from warren.management.errors import ApiError, bad_request, not_found
+from warren.management.errors import bad_request
 from warren.management.listing import answer_list
 from warren.management.matching import compile_match
 from warren.management.messages import show_message
-from warren.management.moving import Order, Outcome, move, origin
 from warren.management.pace import Pace
-from warren.management.show_queues import channel_details, is_exclusive
-from warren.model.message import Message
+from warren.management.show_queues import channel_details
 from warren.queue.looking import arrivals, ends, peek
 from warren.session.channel import Consumer
 
@@ -24,19 +22,17 @@ if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
     from warren.queue.looking import Row
 
-#: More than any queue holds.
-ALL = 2**62
+#: More than any queue holds, and any position in one.
+ALL = 2**63
 #: Messages that one look shows.
 LOOK_MAX = 10_000
 #: ... and that one answer of `tail` does.
 TAIL_MAX = 500
-#: Positions that one request may name.
-POSITIONS_MAX = 10_000
 #: Messages looked at between two rests.
 AT_A_TIME = 16
 
 
-def _source(call: Call) -> AmqpQueue:
+def source_of(call: Call) -> AmqpQueue:
     """The queue in the path, if the caller may take messages out of it."""
     queue, engine, actor = call.queue(), call.context.engine, call.actor
     engine.check_access(actor, "queue", queue.name, "read")
@@ -61,7 +57,7 @@ def encoding_of(given: Mapping[str, Any]) -> tuple[str, int | None]:
 @at_home
 async def peek_messages(call: Call) -> Answer:
     """Look at messages in a queue: none is taken out, none is marked as redelivered."""
-    body, queue = await call.body(), _source(call)
+    body, queue = await call.body(), source_of(call)
     encoding, truncate = encoding_of(body)
     count, offset = field_of(body, "count", int, 1), field_of(body, "offset", int, 0)
     after = field_of(body, "after", int, None)
@@ -109,7 +105,7 @@ async def tail_messages(call: Call) -> Answer:
 
     Messages that came and left in between are counted as `missed`.
     """
-    queue = _source(call)
+    queue = source_of(call)
     encoding, truncate = encoding_of(call.query)
     count = field_of(call.query, "count", int, TAIL_MAX)
     if not 0 <= count <= TAIL_MAX:
@@ -178,103 +174,8 @@ async def list_unacked(call: Call) -> Answer:
     return await answer_list(call, found, lambda row: row, others=await rows_of_others(call))
 
 
-# -- moving ----------------------------------------------------------------------------------------
-
-
-def _shown(order: Order, outcome: Outcome) -> dict[str, Any]:
-    last = outcome.last_slot
-    return {
-        "moved": outcome.moved,
-        "kept": outcome.kept,
-        "unmatched": outcome.unmatched,
-        "to": dict(outcome.to),
-        "dry_run": order.dry_run,
-        "last_slot": None if last is None else str(last),
-    }
-
-
-def _wanted(body: Mapping[str, Any]) -> tuple[int, int | None]:
-    """How many messages, and behind which slot on. Raises 400."""
-    count, after = field_of(body, "count", int, ALL), field_of(body, "after", int, None)
-    if count < 0 or not 0 <= (after or 0) < ALL:
-        raise bad_request("count and after must be at least 0")
-    return count, after
-
-
-def _positions(queue: AmqpQueue, body: Mapping[str, Any]) -> frozenset[int] | None:
-    """Those that a reader of the queue's ranges means. Raises 400, PreconditionFailed."""
-    given = field_of(body, "positions", list, None)
-    if given is None:
-        return None
-    if len(given) > POSITIONS_MAX or not all(type(one) is int for one in given):
-        raise bad_request(f"positions must be a list of at most {POSITIONS_MAX} numbers")
-    # A queue that was declared anew has other messages at the same positions.
-    incarnation = field_of(body, "incarnation", str, "")
-    if incarnation and (queue.cursors is None or queue.cursors.incarnation != incarnation):
-        raise ApiError(
-            412, "precondition_failed", f"queue '{queue.name}' was deleted and declared again"
-        )
-    return frozenset(given)
-
-
-def _begin(after: int | None, positions: frozenset[int] | None) -> int | None:
-    """Nothing before the first position that is meant needs a look."""
-    if not positions or min(positions) == 0:
-        return after
-    return max(after or 0, min(positions) - 1)
-
-
-@at_home
-async def move_messages(call: Call) -> Answer:
-    """Move ready messages, those that `match` or at `positions`, to another queue of the vhost."""
-    body, source = await call.body(), _source(call)
-    name = field_of(body, "to", str)
-    count, after = _wanted(body)
-    matches = compile_match(field_of(body, "match", dict, None))
-    target = call.vhost.queues.get(name)
-    if target is None:
-        raise not_found(f"no queue '{name}' in vhost '{call.vhost.name}'")
-    if target is source:
-        raise bad_request("messages can be moved to another queue only")
-    if target.is_remote:
-        raise bad_request(
-            f"queue '{name}' is on {target.home} and queue '{source.name}' on {source.home}: "
-            "messages are moved between queues of one node only; use a shovel"
-        )
-    engine, actor = call.context.engine, call.actor
-    engine.check_access(actor, "exchange", "", "write")
-    engine.check_owner(actor, target)
-    dry_run = field_of(body, "dry_run", bool, False)
-    positions = _positions(source, body)
-    order = Order(source, lambda _: target, count, matches, positions, dry_run)
-    return _shown(order, await move(call.context, order, _begin(after, positions)))
-
-
-@at_home
-async def redrive_messages(call: Call) -> Answer:
-    """Send dead letters, those that `match` or at `positions`, back to where they first died."""
-    body, source, vhost = await call.body(), _source(call), call.vhost
-    count, after = _wanted(body)
-    matches = compile_match(field_of(body, "match", dict, None))
-    engine, actor = call.context.engine, call.actor
-    engine.check_access(actor, "exchange", "", "write")
-
-    def target(message: Message) -> AmqpQueue | None:
-        queue = origin(vhost, message)
-        if queue is None or queue.is_remote or is_exclusive(queue):
-            return None
-        return queue
-
-    positions = _positions(source, body)
-    dry_run = field_of(body, "dry_run", bool, False)
-    order = Order(source, target, count, matches, positions, dry_run)
-    return _shown(order, await move(call.context, order, _begin(after, positions)))
-
-
 ROUTES = (
     Route("POST", "/queues/{vhost}/{name}/peek", "vhost", peek_messages),
     Route("GET", "/queues/{vhost}/{name}/tail", "vhost", tail_messages),
     Route("GET", "/queues/{vhost}/{name}/unacked", "vhost", list_unacked),
-    Route("POST", "/queues/{vhost}/{name}/move", "vhost", move_messages),
-    Route("POST", "/queues/{vhost}/{name}/redrive", "vhost", redrive_messages),
 )

@@ -56,6 +56,5 @@ def _check_successor(context: Context, queue: AmqpQueue, node: str) -> None:
     if node not in others:
         known = ", ".join(others) or "nobody"
         raise bad_request(
-            f"{node} has no synchronised mirror of queue '{queue.name}'; {known} has. "
-            "Synchronise it first"
+            f"{node} has no synchronised mirror of queue '{queue.name}'. Who has: {known}"
         )
