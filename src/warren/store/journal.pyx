@@ -217,8 +217,7 @@ cdef class Journal(JournalPort):
         target.gateway = target.sequence = 0
         if queue.mirror is not None:
             target.flags |= TARGET_PROMISED if queue.mirror.promises else 0
-            target.gateway = queue.mirror.gateway
-            target.sequence = queue.mirror.sequence
+            target.gateway, target.sequence = queue.mirror.gateway, queue.mirror.sequence
             self.mirrored.append((self.target_count, queue))
             queue.mirror.staged()
         self.target_count += 1
