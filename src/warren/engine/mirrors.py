@@ -85,17 +85,26 @@ class Mirrors:
             log = mirror.log
             log.own_gateway = self._own_gateway
             if log.is_dropped:
+                # What this node knows of views may be older than that: by them the queue may be
+                # here, and would be served without a copy until the cluster's word comes.
+                self._wait_elsewhere(mirror)
                 self._strike_off(number)
                 continue
             if log.must_reset:
                 log.reset(0, Lineage(), b"")
                 log.close_gap()
-            queue = mirror.queue.vhost.queues.get(mirror.queue.name)
-            if queue is not None and not queue.is_remote:
-                # The copy itself; of a transient queue, which has none in the log, another one.
-                moving.become_remote(self.engine, queue, None)
+            self._wait_elsewhere(mirror)
             mirror.take_part()
         self._is_started = True
+
+    def _wait_elsewhere(self, mirror: Mirror) -> None:
+        """Nobody may use the queue of a replica here before the cluster has said who its master is.
+
+        It is the copy itself; of a transient queue, which has none in the log, another one.
+        """
+        queue = mirror.queue.vhost.queues.get(mirror.queue.name)
+        if queue is not None and not queue.is_remote and queue.number == mirror.queue.number:
+            moving.become_remote(self.engine, queue, None)
 
     @property
     def is_damaged(self) -> bool:
@@ -166,6 +175,8 @@ class Mirrors:
         mirror = self.by_number.get(number)
         is_part = here in view.in_sync or here in view.learners
         if mirror is None:
+            if is_part and not registered and not queue.is_remote:
+                self._begin_again(queue)
             if not is_part or not registered:
                 return
             mirror = self._begin(queue, view.master == here)
@@ -210,6 +221,15 @@ class Mirrors:
         mirror.log.begin()
         mirror.take_part(serves_already=is_master)
         return mirror
+
+    def _begin_again(self, queue: Any) -> None:
+        """This node starts, and by an old view it has a replica; its log knows of none.
+
+        It was dropped since, or the node died before its log had it. As a queue without mirrors it
+        would be served at once, though others may be its replicas by now.
+        """
+        self._begin(queue, is_master=False)
+        moving.become_remote(self.engine, queue, None)
 
     def _drop(self, number: int, view: View) -> None:
         mirror = self.by_number[number]
