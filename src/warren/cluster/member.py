@@ -108,6 +108,8 @@ class Member:
         self._preferred = frozenset(preferred)
         self._seeds = deque(name for name in seeds if name != node)
         self._fresh = fresh
+        #: Nothing in its log was written by this life, or one before it on this disk.
+        self._came_empty = not self.raft.log.last_index
         self._now_ms = now_ms
         self._leader: tuple[str | None, int] = (None, 0)
         self._last_ticket = 0
@@ -562,7 +564,13 @@ class Member:
                 self.raft.add_learner(name)
 
     def _is_member(self) -> bool:
-        """For sure: that it was to be let in may be in no log but its own."""
+        """For sure: that it was to be let in may be in no log but its own.
+
+        One that came with nothing reads at first who was a member before, perhaps an earlier life
+        of its own name, which is over: who feeds it knows it, and without a leader nobody may.
+        """
+        if self._came_empty and not self._has_registered and self.raft.leader is None:
+            return False
         return self.raft.is_voter or self.node in self._machine.membership.nodes
 
     def _ask_to_join(self) -> None:
