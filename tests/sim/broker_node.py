@@ -101,6 +101,8 @@ class BrokerNode(MemberNode):
         self.loop = NodeLoop(self)
         self.clients: list[SimClient] = []
         self.is_ready = self.is_stopping = False
+        #: An operator wants it in, until it serves clients.
+        self.is_joining = False
         #: It stops, and is to start again as soon as it has.
         self.is_wanted_again = False
         self.sync_max_us = 3_000
@@ -207,6 +209,7 @@ class BrokerNode(MemberNode):
             self.now_ms,
             cluster_id="sim",
             seeds=tuple(self.cluster.nodes),
+            joins=self.is_joining,
             definitions_applied=self.product.begin_mending(),
             fresh=self.product.rings.are_damaged,
             sessions_class=self.cluster.sessions_class,
@@ -415,6 +418,7 @@ class BrokerNode(MemberNode):
     def _ready_changed(self, ready: bool) -> None:
         self.is_ready = ready
         if ready:
+            self.is_joining = False
             self.engine.burials.release()
         if not ready and not self.is_stopping:
             # Without a majority: as `pause_minority` has it.

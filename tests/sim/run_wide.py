@@ -101,6 +101,7 @@ class WideSchedule(Schedule):
     def _begin_expiring(self) -> None:
         cluster, dice, expires_ms = self.cluster, self.dice, self.plan.expires_ms
         declarer = Declarer(cluster, [EXPIRING], {EXPIRING: {"x-expires": expires_ms}})
+        began_us = cluster.world.now_us
         declarer.start()
         if not cluster.run_until(lambda: not declarer.queues, 20_000):
             self.fail(f"{EXPIRING} cannot be declared")
@@ -110,7 +111,7 @@ class WideSchedule(Schedule):
         every_us = dice.choice((40_000, expires_ms * 300))
         name = f"{EXPIRING}.v"
         self.visitor = Visitor(cluster, name, EXPIRING, every_us=every_us, until_us=until_us)
-        self.visitor.used_us = cluster.world.now_us
+        self.visitor.used_us = began_us
         self.add(self.visitor)
 
     def _check_expiring(self) -> None:

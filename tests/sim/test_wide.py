@@ -28,8 +28,8 @@ FOUND = {
     28: "the same",
     53: "what stood before the point that two logs share was cut off, and not put aside",
     198: "a consumer that waited for an adoption was given messages, and kept them when it left",
-    3_000_072: "one that joined anew took an earlier life for its own, and asked no more",
-    3_000_126: "the same",
+    461: "one that joined anew took an earlier life for its own, and asked no more",
+    3_000_072: "the same",
     3_000_347: "a home that was given up went on to send, and ended who listened",
 }
 #: Rules that are missed when they are left out, the kind of schedule that misses them, and a seed
