@@ -8,9 +8,12 @@ from two_nodes import GatewayNode, Home, message, pair, settle
 
 from warren.engine.effects import REASONS
 from warren.gateway.errors import LinkLostError
+from warren.gateway.memory_link import feed
 from warren.queue.queue import Queue
 
 MIB = 1024 * 1024
+#: The frame of a home that serves queues no longer, and lists them.
+DROPPED = 53
 
 
 def fill(home: Home, count: int, number: int = 1, first: int = 0) -> None:
@@ -246,6 +249,27 @@ def test_consumers_of_a_home_that_is_gone_are_named() -> None:
     assert node.lost == []
     node.gateway.home_gone()
     assert [consumer.queue for consumer in node.lost] == [node.queues[0]]
+
+
+def test_a_home_that_is_given_up_is_not_listened_to_any_more() -> None:
+    """Others have agreed that it is gone, before the link to it is."""
+    home, node = pair()
+    client = node.client()
+    consume(node, client)
+    settle(node)
+    fill(home, 2)
+    home.end_turn()
+    old = node.link
+    assert old is not None
+    old.accepted.send(DROPPED, (1).to_bytes(4, "little"))
+    assert old.accepted.waiting()
+    node.gateway.home_gone()
+    feed(node.gateway, DROPPED, (1).to_bytes(4, "little"))
+    node.connect()
+    old.carry_back()
+    assert deliveries(client) == []
+    settle(node)
+    assert [body for _, body, _ in deliveries(client)] == [b"0", b"1"]
 
 
 def test_two_gateways_share_a_queue() -> None:

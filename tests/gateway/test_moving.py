@@ -12,6 +12,7 @@ from small_disk import tiny_room
 
 from warren.engine import moving
 from warren.engine.consume import delete_if_unused
+from warren.gateway.memory_link import MemoryLink
 from warren.model.queue_arguments import QueueDeclaration
 
 Make = Callable[[], Nodes]
@@ -347,3 +348,16 @@ def test_with_a_stash_publishes_wait_for_a_master(name: str) -> None:
     assert {frame.name for frame in client.frames()} == {"basic.ack"}
     assert [entry.message.body for entry in nodes.ring.committed] == expected
     nodes.end()
+
+
+def test_a_node_that_is_forgotten_takes_no_link_of_its_next_life_along(make: Make) -> None:
+    """One that is far behind may hear of both at once, when the next life is there already."""
+    nodes = make()
+    homes = nodes.nodes["b"].homes
+    for incarnation, is_kept in ((2, True), (1, False)):
+        link = MemoryLink("b", 1, "a", incarnation)
+        nodes.nodes["a"].homes.make_home_sink(link.accepted)
+        homes.make_gateway_sink(link.dialled)
+        homes.nodes_are({"a": (1, True), "b": (1, True)})
+        homes.nodes_are({"b": (1, True)})
+        assert homes.gateway_to("a").has_link is is_kept

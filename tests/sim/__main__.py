@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from sim.run import Result, run_seed
+from sim.run_aimed import run_aimed
 from sim.run_broker import BrokerResult, run_broker
+from sim.run_dead_letters import run_dead_letters
 from sim.run_members import MemberResult, run_members
+from sim.run_passing import run_passing
 from sim.run_placed import PlacedResult, run_placed
 from sim.run_ring import RingResult, run_ring
 from sim.run_wide import run_wide
@@ -21,7 +24,9 @@ AnyResult = Result | MemberResult | PlacedResult | RingResult | BrokerResult
 #: What a schedule is about, as `--show` takes it: `17` for Raft alone, `members:17`,
 #: `places:17` for policies and where mirrors go, `rings:17` for the core of mirrored queues,
 #: `brokers:17` for all of it: brokers with clients, queues, store and links; `wide:17` for the same
-#: with limits, lifetimes, priorities, promotions that lose, damage, and nodes that come and go.
+#: with limits, lifetimes, priorities, promotions that lose, damage, and nodes that come and go;
+#: `aimed:17` for such with trouble that is aimed at one rule, `letters:17` for dead letters, and
+#: `passing:17` for transient queues and clients that acknowledge nothing.
 RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "raft": run_seed,
     "members": run_members,
@@ -29,6 +34,9 @@ RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "rings": run_ring,
     "brokers": run_broker,
     "wide": run_wide,
+    "aimed": run_aimed,
+    "letters": run_dead_letters,
+    "passing": run_passing,
 }
 
 
@@ -75,13 +83,16 @@ def main() -> int:
     parser.add_argument("--rings", type=int, default=150, help="and with mirrored queues (150)")
     parser.add_argument("--brokers", type=int, default=150, help="and with whole brokers (150)")
     parser.add_argument("--wide", type=int, default=150, help="and wide ones of brokers (150)")
+    parser.add_argument("--aimed", type=int, default=150, help="and with aimed trouble (150)")
+    parser.add_argument("--letters", type=int, default=150, help="and with dead letters (150)")
+    parser.add_argument("--passing", type=int, default=150, help="and transient ones (150)")
     parser.add_argument("--first", type=int, default=1_000_000, help="the first seed (1000000)")
     parser.add_argument("--jobs", type=int, default=CORES, help="processes (one a core)")
     parser.add_argument(
         "--show",
         metavar="SEED",
-        help="run this one and tell everything: 17, members:17, places:17, rings:17, brokers:17 "
-        "or wide:17",
+        help="run this one and tell everything: 17, members:17, places:17, rings:17, brokers:17, "
+        "wide:17, aimed:17, letters:17 or passing:17",
     )
     options = parser.parse_args()
     if options.show is not None:
@@ -95,6 +106,9 @@ def main() -> int:
         "rings": options.rings,
         "brokers": options.brokers,
         "wide": options.wide,
+        "aimed": options.aimed,
+        "letters": options.letters,
+        "passing": options.passing,
     }
     numbers = [
         (kind, seed)

@@ -132,6 +132,8 @@ class BrokerCluster(MemberCluster):
     def heal(self) -> None:
         super().heal()
         for node in self.nodes.values():
+            # One that waits to be rid of its masters stops when others are there, and no earlier.
+            node.is_wanted_again = node.is_stopping
             node.sync_max_us = 3_000
             node.platter.faults = type(node.platter.faults)()
 

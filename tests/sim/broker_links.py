@@ -39,7 +39,6 @@ class End:
         self.incarnation = port.incarnation
         self.is_dialled = is_dialled
         self.is_lost = False
-        self.sink: FrameSink | None = None
         self.ring: FrameSink | None = None
         self.heard_us = node.world.now_us
         #: No frame arrives before the one ahead of it.
@@ -101,11 +100,10 @@ class End:
                 if kind in {ASK, ANSWER}:
                     self.node.product.on_control(self.peer, kind, payload)
                     continue
-                sink = self.ring if kind in {RING_WHOLE, RING_PIECE} else self.sink
+                sink = self.ring if kind in {RING_WHOLE, RING_PIECE} else self.port.sink
                 if sink is not None:
                     feed(sink, kind, payload)
-            assert self.sink is not None
-            end_turn(self.sink)
+            end_turn(self.port.sink)
 
         try:
             self.node.in_turn(act)
@@ -123,8 +121,7 @@ class End:
         self.hang_up()
 
     def _tell_lost(self) -> None:
-        assert self.sink is not None
-        self.sink.link_lost()
+        self.port.sink.link_lost()
         self.node.links.over(self)
 
     def hang_up(self) -> None:
@@ -245,12 +242,12 @@ def connect(dialler: BrokerNode, acceptor: BrokerNode) -> None:
 
     def accepted() -> None:
         acceptor.links.accepted[dialler.name] = there
-        there.sink = acceptor.product.make_home_sink(memory.accepted)  # type: ignore[arg-type]
+        acceptor.product.make_home_sink(memory.accepted)  # type: ignore[arg-type]
         there.ring = acceptor.product.make_ring_sink(memory.accepted)  # type: ignore[arg-type]
 
     def ready() -> None:
         dialler.links.dialled[acceptor.name] = here
-        here.sink = dialler.product.make_gateway_sink(memory.dialled)  # type: ignore[arg-type]
+        dialler.product.make_gateway_sink(memory.dialled)  # type: ignore[arg-type]
         dialler.product.on_up(acceptor.name, acceptor.boot)
 
     acceptor.in_turn(accepted)

@@ -101,6 +101,10 @@ class BrokerNode(MemberNode):
         self.loop = NodeLoop(self)
         self.clients: list[SimClient] = []
         self.is_ready = self.is_stopping = False
+        #: An operator wants it in, until it serves clients.
+        self.is_joining = False
+        #: It stops, and is to start again as soon as it has.
+        self.is_wanted_again = False
         self.sync_max_us = 3_000
         #: Whether links go on by themselves with what they have left unread.
         self.reads_on = False
@@ -142,7 +146,7 @@ class BrokerNode(MemberNode):
             return
         self.boot += 1
         self.is_up = True
-        self._paused = self.is_ready = self.is_stopping = False
+        self._paused = self.is_ready = self.is_stopping = self.is_wanted_again = False
         self._backlog, self._tick_at, self._armed_ms = [], 0, 0
         self._heard_ms, self._linked, self.asked = {}, {}, {}
         self._errands: dict[int, Errand] = {}
@@ -205,7 +209,8 @@ class BrokerNode(MemberNode):
             self.now_ms,
             cluster_id="sim",
             seeds=tuple(self.cluster.nodes),
-            definitions_applied=self.keeper.applied,
+            joins=self.is_joining,
+            definitions_applied=self.product.begin_mending(),
             fresh=self.product.rings.are_damaged,
             sessions_class=self.cluster.sessions_class,
         )
@@ -267,6 +272,8 @@ class BrokerNode(MemberNode):
         self.disk.crash()
         self.links.crashed()
         self._drop_clients()
+        if self.is_wanted_again:
+            self.world.after(0, self.start)
 
     def send_clients_away(self) -> None:
         self.in_turn(lambda: self.engine.close_all("shutdown"))
@@ -411,6 +418,7 @@ class BrokerNode(MemberNode):
     def _ready_changed(self, ready: bool) -> None:
         self.is_ready = ready
         if ready:
+            self.is_joining = False
             self.engine.burials.release()
         if not ready and not self.is_stopping:
             # Without a majority: as `pause_minority` has it.

@@ -45,6 +45,7 @@ class NodeStore:
         self.damages = recovery.damages
         if recovery.damages:
             engine.mirrors.doubt()
+            self.keeper.is_doubtful = True
         self.journal.start(self.log)
         self.keeper.attach()
         self.upkeep = Upkeep(self.journal, self.platter, self.keeper.snapshot, plan.upkeep)

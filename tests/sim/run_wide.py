@@ -14,7 +14,7 @@ from sim.wide_actors import TxConsumer, TxPublisher, Visitor, WideDrain, WidePub
 from sim.wide_cluster import WideCluster
 from sim.wide_faults import WideNemesis, WideOperator
 from sim.wide_members import Comings
-from sim.wide_plan import QueuePlan, make_plan
+from sim.wide_plan import Plan, QueuePlan, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,26 +31,32 @@ class WideSchedule(Schedule):
     """From a seed."""
 
     cluster: WideCluster
+    namespace = NAMESPACE
+    nemesis_class = WideNemesis
+    operator_class = WideOperator
 
     def __init__(self, seed: int, seen: Callable[[World], None] | None = None) -> None:
-        dice = self.dice = random.Random(NAMESPACE + seed)
+        dice = self.dice = random.Random(self.namespace + seed)
         self.seed = seed
-        plan = self.plan = make_plan(dice)
+        plan = self.plan = self._make_plan(dice)
         self.trouble_ms = plan.trouble_ms
-        self.cluster = WideCluster(NAMESPACE + seed, plan, settings=settings_for(dice))
+        self.cluster = WideCluster(self.namespace + seed, plan, settings=settings_for(dice))
         if seen is not None:
             seen(self.cluster.world)
         self.cluster.world.note(str(plan))
         self.queues = [it.name for it in plan.queues]
-        self.nemesis = WideNemesis(self.cluster, dice.choice(plan.every_us), False)
+        self.nemesis = self.nemesis_class(self.cluster, dice.choice(plan.every_us), False)
         every_us = dice.choice((50_000, 200_000, 600_000))
         if plan.theme == "unclean":
             every_us = 1_000_000
-        self.operator = WideOperator(self.cluster, self.queues, every_us)
+        self.operator = self.operator_class(self.cluster, self.queues, every_us)
         self.comings = Comings(self.cluster, dice.choice((300_000, 800_000)))
         self.visitor: Visitor | None = None
         self.actors: list[Any] = []
         self.arguments = {it.name: it.arguments for it in plan.queues}
+
+    def _make_plan(self, dice: random.Random) -> Plan:
+        return make_plan(dice)
 
     def set_up(self) -> None:
         cluster, dice, plan = self.cluster, self.dice, self.plan
@@ -95,6 +101,7 @@ class WideSchedule(Schedule):
     def _begin_expiring(self) -> None:
         cluster, dice, expires_ms = self.cluster, self.dice, self.plan.expires_ms
         declarer = Declarer(cluster, [EXPIRING], {EXPIRING: {"x-expires": expires_ms}})
+        began_us = cluster.world.now_us
         declarer.start()
         if not cluster.run_until(lambda: not declarer.queues, 20_000):
             self.fail(f"{EXPIRING} cannot be declared")
@@ -104,7 +111,7 @@ class WideSchedule(Schedule):
         every_us = dice.choice((40_000, expires_ms * 300))
         name = f"{EXPIRING}.v"
         self.visitor = Visitor(cluster, name, EXPIRING, every_us=every_us, until_us=until_us)
-        self.visitor.used_us = cluster.world.now_us
+        self.visitor.used_us = began_us
         self.add(self.visitor)
 
     def _check_expiring(self) -> None:

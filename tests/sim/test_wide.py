@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sim.run_wide import NAMESPACE, run_wide
+from sim.test_aimed import CAUGHT as AIMED
 from sim.wide_mutants import MUTANTS, mutant
 from sim.wide_plan import make_plan
 from sim.world import Violation
@@ -27,10 +28,14 @@ FOUND = {
     28: "the same",
     53: "what stood before the point that two logs share was cut off, and not put aside",
     198: "a consumer that waited for an adoption was given messages, and kept them when it left",
+    461: "one that joined anew took an earlier life for its own, and asked no more",
+    3_000_072: "the same",
+    3_000_347: "a home that was given up went on to send, and ended who listened",
 }
 #: Rules that are missed when they are left out, the kind of schedule that misses them, and a seed
 #: that did once.
 CAUGHT = {
+    "DropsWithoutSalvage": ("unclean", 41),
     "IgnoresTheFloor": ("floor", 27),
     "PutsNothingAside": ("unclean", 53),
     "TellsNoLoss": ("unclean", 53),
@@ -113,4 +118,4 @@ def test_a_seed_is_the_same_everywhere() -> None:
 
 
 def test_all_mutants_are_known() -> None:
-    assert CAUGHT.keys() <= MUTANTS.keys()
+    assert CAUGHT.keys() | AIMED.keys() == MUTANTS.keys()

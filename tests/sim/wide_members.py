@@ -56,6 +56,7 @@ class Comings:
         self.forgotten.discard(node.name)
         self.cluster.given_up.discard(node.name)
         node.is_absent = False
+        node.is_joining = True
         node.start()
 
     def _let_go(self, node: WideNode) -> None:

@@ -10,9 +10,23 @@ from typing import Any
 #: them meet: whatever is missing then has one excuse at most.
 THEMES = ("plain", "floor", "unclean", "unclean", "flips", "flips", "members", "members")
 #: How long the trouble lasts: nodes are down after 2 s, and a learner is promoted after 3 more.
-TROUBLE_MS = {"unclean": 8_000, "members": 5_000, "flips": 4_000}
+TROUBLE_MS = {
+    "unclean": 8_000,
+    "members": 5_000,
+    "flips": 4_000,
+    "alone": 8_000,
+    "expiry": 8_000,
+    "dark": 3_000,
+}
 #: How often something happens: those who wait for seconds must be left alone for as long at times.
-EVERY_US = {"unclean": (400_000, 1_500_000), "flips": (200_000, 500_000)}
+EVERY_US = {
+    "unclean": (400_000, 1_500_000),
+    "flips": (200_000, 500_000),
+    "alone": (3_000_000,),
+    "expiry": (3_000_000,),
+    "held": (200_000, 400_000),
+    "dark": (300_000, 600_000),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import zlib
 
 import pytest
 from hypothesis import given
@@ -41,8 +42,10 @@ from warren.cluster.metadata_commands import (
     decode_result,
     encode_command,
 )
+from warren.cluster.raft import codec
 from warren.cluster.raft.effects import Persist, Restore
-from warren.cluster.raft.types import Membership, ProtocolError, Snapshot
+from warren.cluster.raft.messages import InstallSnapshot
+from warren.cluster.raft.types import Membership, ProtocolError, Snapshot, Stored
 from warren.cluster.sessions import OpenSession, Sessions, encode_proposal
 
 SETTINGS = MemberSettings()
@@ -395,3 +398,25 @@ def test_registering_comes_before_all_that_waits() -> None:
     (register,) = sent_proposals(member)
     member._apply_command(3, register)
     assert member.nodes == {"a": Node(4, True)}
+
+
+def test_one_that_joins_anew_asks_on_when_its_leader_is_lost() -> None:
+    """What it was sent so far is of the time of an earlier life, when it was a member."""
+    member = Member("c", Stored(), SETTINGS, lambda low, _: low, 4, 0, seeds=("a", "b"))
+    sessions = Sessions(MemberMachine([], 0))
+    image = encode_image(sessions.image(), b"")
+    snapshot = InstallSnapshot(
+        2, 7, 1, Membership(("a", "b", "c")), len(image), zlib.crc32(image), 0, image
+    )
+    member.receive("a", frames.RAFT, codec.encode(snapshot), 10)
+    member.take_effects()
+    assert member.raft.is_voter
+    asked = []
+    for now_ms in range(20, 10_000, 20):
+        member.tick(now_ms)
+        asked += [
+            effect.to
+            for effect in member.take_effects()
+            if isinstance(effect, SendFrame) and effect.kind == frames.JOIN
+        ]
+    assert {"a", "b"} <= set(asked)

@@ -80,6 +80,7 @@ class Member:
         preferred: tuple[str, ...] = (),
         definitions_applied: int = 0,
         fresh: bool = False,
+        joins: bool = False,
         raft_class: type[Raft] = Raft,
         sessions_class: type[Sessions] = Sessions,
     ) -> None:
@@ -88,6 +89,7 @@ class Member:
         `seeds` are asked to let this node in, if it is no member. Where nodes are `preferred`,
         no others get a vote. The owner has the definitions
         up to the entry `definitions_applied` already; `fresh`: it has no messages of earlier lives.
+        `joins`: it is to be let in, and did not serve since it was first to be.
         """
         if not 0 < len(node) <= NODE_NAME_CHARACTERS_MAX:
             raise ValueError(f"a node's name has 1 to {NODE_NAME_CHARACTERS_MAX} characters")
@@ -108,6 +110,7 @@ class Member:
         self._preferred = frozenset(preferred)
         self._seeds = deque(name for name in seeds if name != node)
         self._fresh = fresh
+        self._joins = joins or not self.raft.log.last_index
         self._now_ms = now_ms
         self._leader: tuple[str | None, int] = (None, 0)
         self._last_ticket = 0
@@ -562,7 +565,13 @@ class Member:
                 self.raft.add_learner(name)
 
     def _is_member(self) -> bool:
-        """For sure: that it was to be let in may be in no log but its own."""
+        """For sure: that it was to be let in may be in no log but its own.
+
+        One that joins reads at first who was a member before, perhaps an earlier life of its own
+        name, which is over: whoever feeds it knows it, and without a leader nobody may.
+        """
+        if self._joins and not self._has_registered and self.raft.leader is None:
+            return False
         return self.raft.is_voter or self.node in self._machine.membership.nodes
 
     def _ask_to_join(self) -> None:

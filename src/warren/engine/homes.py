@@ -301,7 +301,12 @@ class Homes:
             elif is_alive and not was:
                 self._came(node)
             if node not in self._nodes and node in self._gateways:
-                self._gateways[node].home_forgotten()
+                self._forgotten(self._gateways[node], before[node][0])
+
+    def _forgotten(self, gateway: Gateway, incarnation: int) -> None:
+        """A node will not be back; but another of its name may be here already, by a link."""
+        if gateway.incarnation <= incarnation:
+            gateway.home_forgotten()
 
     def _came(self, node: str) -> None:
         """Its queues can be had again."""

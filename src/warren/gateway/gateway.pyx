@@ -99,6 +99,9 @@ cdef class Gateway(Stream):
     def home_gone(self):
         """The home is down: nothing is waited for any longer."""
         cdef Attachment attachment
+        if self.port is not None:
+            # It may be there until it has heard so, and it may send; nobody waits for that.
+            self.port.sink = Deaf()
         self.link_lost()
         self.gone = True
         if self.room is None:
@@ -170,6 +173,8 @@ cdef class Gateway(Stream):
     # -- frames ------------------------------------------------------------------------------------
 
     cdef int take_frame(self, int kind, const uint8_t* payload, size_t n) except -1:
+        if self.port is None:
+            return 0  # The rest of what came together with what has ended the link.
         if self.partial and kind != FRAME_MORE:
             raise ValueError(f"frame {kind} in the middle of frame {self.partial}")
         if kind == FRAME_DELIVER:

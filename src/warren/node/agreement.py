@@ -169,6 +169,7 @@ class Agreement:
             self._clock.now_ms(),
             cluster_id=cluster_id,
             seeds=config.seeds,
+            joins=bool(config.seeds),
             preferred=config.preferred,
             definitions_applied=definitions_applied,
             fresh=config.fresh,

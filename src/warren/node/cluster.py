@@ -125,10 +125,16 @@ class NodeCluster(OperatedCluster, PeerOwner):
             lost=() if plan is None else plan.forget,
         )
         self.queue_views.learn()
-        if self._keeper.is_doubtful:
-            self._mending = Mending(self._engine, self._keeper, self.log)
-        self.agreement = Agreement(config, self, 0 if self._mending else self._keeper.applied)
+        self.agreement = Agreement(config, self, self.begin_mending())
         self.rings.start(self.agreement.incarnation)
+
+    def begin_mending(self) -> int:
+        """How far the definitions are for sure: after damage all is taken once more."""
+        assert self._keeper is not None
+        if not self._keeper.is_doubtful:
+            return self._keeper.applied
+        self._mending = Mending(self._engine, self._keeper, self.log)
+        return 0
 
     def _agreement(self) -> Agreement:
         assert self.agreement is not None

@@ -1,0 +1,61 @@
+"""Whole brokers by dice, and trouble that is aimed at one rule; who leaves that out is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from sim.run_aimed import AIMS, run_aimed
+from sim.wide_mutants import mutant
+from sim.world import Violation
+from warren.replication.types import ProtocolError
+
+CHUNK = 4
+#: Rules that are missed when they are left out, what schedules are aimed at that miss them, and a
+#: seed that did once.
+CAUGHT = {
+    "StaysAbsent": ("alone", 0),
+    "DeletesAsAnybody": ("expiry", 29),
+    "GovernsLate": ("held", 10),
+    "DeclaresNoDamage": ("dark", 15),
+}
+#: How many schedules of that kind are tried, where the one that it was is another by now.
+TRIES = 80
+
+
+def test_random_schedules() -> None:
+    for seed in range(CHUNK):
+        run_aimed(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("first", range(CHUNK, 20, CHUNK))
+def test_more_random_schedules(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_aimed(seed)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", sorted(CAUGHT))
+def test_mutants_are_caught(name: str) -> None:
+    aim, once = CAUGHT[name]
+    others = range(AIMS.index(aim), TRIES * len(AIMS), len(AIMS))
+    with mutant(name):
+        for seed in (once, *others):
+            try:
+                run_aimed(seed)
+            except (Violation, ProtocolError):
+                return
+    pytest.fail(f"{name} is not caught by {TRIES} seeds")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_schedules_are_not_empty() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(40, 64):
+        counts += run_aimed(seed).counts
+    for what, at_least in {"bits": 6, "damaged": 1, "queues expired": 5, "expired": 300}.items():
+        assert counts[what] >= at_least, f"{what}: {counts[what]} times"
