@@ -10,8 +10,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from warren.engine.ring_operations cimport (
-    OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_REQUEUE, OP_VIEW, OP_WATERMARK,
-    VIEW_COLD, VIEW_PROMOTED, Operation, parse_operations, write_operation, write_publish,
+    OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_REQUEUE, OP_USED, OP_VIEW,
+    OP_WATERMARK, VIEW_COLD, VIEW_PROMOTED, Operation, parse_operations, write_operation,
+    write_publish,
 )
 from warren.model.message cimport Message
 from warren.model.ports cimport MirrorPort, Run
@@ -220,6 +221,9 @@ cdef class ReplicaLog(MirrorPort):
             return 0
         if operation.kind == OP_VIEW:
             return self.apply_view(data[8] if len(operation.data) == 9 else 0)
+        if operation.kind == OP_USED:
+            self.used_at = operation.index
+            return 0
         if operation.kind == OP_CURSOR:
             return queue.restore_cursor(operation.data)
         if operation.kind == OP_REFUSED and len(operation.data) == 16:
@@ -233,6 +237,7 @@ cdef class ReplicaLog(MirrorPort):
         known, self.known_out = self.known_out, None
         if how & VIEW_COLD:
             self.queue.forget_transient()
+            self.used_at = 0
         if not how & VIEW_PROMOTED:
             return 0
         if known is None:
@@ -330,9 +335,10 @@ cdef class ReplicaLog(MirrorPort):
         self.batches.clear()
         self.batches_from = 0
         self.retained_bytes = 0
-        heads, seen, refused, *cursors = msgspec.msgpack.decode(head) if head else ([], {}, {})
+        heads, seen, refused, *rest = msgspec.msgpack.decode(head) if head else ([], {}, {})
         self.queue.begin_anew(heads)
-        self.queue.load_cursors(cursors[0] if cursors else b"")
+        self.queue.load_cursors(rest[0] if rest else b"")
+        self.used_at = max(at, <uint64_t>1) if len(rest) > 1 and rest[1] else 0
         self.seen = dict(seen)
         self.refused = {gateway: deque(numbers, REFUSALS_MAX) for gateway, numbers in refused}
         self.lineage = lineage
@@ -374,7 +380,8 @@ cdef class ReplicaLog(MirrorPort):
             del self.image_positions[next(iter(self.image_positions))]
         refused = [(gateway, list(numbers)) for gateway, numbers in self.refused.items()]
         return msgspec.msgpack.encode((heads, list(self.seen.items()), refused,
-                                       self.queue.encode_cursors()))
+                                       self.queue.encode_cursors(),
+                                       0 < self.used_at <= self.applied_index))
 
     def view_operation(self, uint64_t epoch, bint promoted):
         """The operation that a master begins its epoch with."""

@@ -13,6 +13,7 @@ cdef enum:
     OP_REFUSED = 17    # a publish was refused: gateway (8), number (8)
     OP_OUT = 18        # what consumers have or had: slots (8 each)
     OP_CURSOR = 19     # what a cursor does (queue/cursors.py)
+    OP_USED = 20       # an auto-delete queue has a consumer: version (1)
 
 # Bits of OP_VIEW.
 cdef enum:
