@@ -5,14 +5,14 @@ send is written at once and applied when all have it. The newest operations stay
 those that lack only them. How the master's own operations get here is in `mirror_log.pyx`.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from warren.engine.ring_operations cimport (
     OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_REQUEUE, OP_USED, OP_VIEW,
-    OP_WATERMARK, VIEW_COLD, VIEW_PROMOTED, Operation, parse_operations, write_operation,
-    write_publish,
+    OP_WATERMARK, VIEW_COLD, VIEW_PROMOTED, Operation, bytes_of, parse_operations, slots_of,
+    write_operation, write_publish,
 )
 from warren.model.message cimport Message
 from warren.model.ports cimport MirrorPort, Run
@@ -21,7 +21,7 @@ from warren.queue.queue cimport Queue
 from warren.queue.slots cimport CHUNK_SLOTS, TRANSIENT, Slot, SlotLog
 from warren.store.journal cimport (
     RING_BEGIN, RING_COMMIT, RING_DROP, RING_EPOCH, RING_GAP, RING_OPERATION, RING_RESET,
-    RING_TRUNCATE, TARGET_COPIED, TARGET_OPENED, TARGET_TRANSIENT, Journal, Target,
+    RING_TRUNCATE, TARGET_COPIED, TARGET_OPENED, TARGET_PROMISED, TARGET_TRANSIENT, Journal, Target,
 )
 from warren.wire.output cimport Output
 
@@ -43,11 +43,6 @@ cdef enum:
     IMAGES_MAX = 16
 
 NO_HEAD = 1 << 53
-
-
-cdef list slots_of(bytes data):
-    """The slots that an operation lists."""
-    return [int.from_bytes(data[at:at + 8], "little") for at in range(0, len(data), 8)]
 
 
 cdef class ReplicaLog(MirrorPort):
@@ -395,7 +390,7 @@ cdef class ReplicaLog(MirrorPort):
         how = (VIEW_PROMOTED if promoted else 0) | (VIEW_COLD if self.is_cold else 0)
         data = epoch.to_bytes(8, "little") + bytes([how])
         write_operation(out, OP_VIEW, <const uint8_t*>PyBytes_AS_STRING(data), len(data))
-        return PyBytes_FromStringAndSize(<const char*>out.buffer, <Py_ssize_t>out.end)
+        return bytes_of(out)
 
     def read_chunk(self, session, uint64_t after, uint64_t upto, size_t bytes_max,
                    uint64_t messages_max=4096):
@@ -421,14 +416,11 @@ cdef class ReplicaLog(MirrorPort):
                 if out.end >= bytes_max or count >= messages_max:
                     self.scans[session] = (level, position)
                     cursor = position if self.queue.levels is None else min(after + count, upto - 1)
-                    return cursor, self.taken(out), False
+                    return cursor, bytes_of(out), False
                 count += self.copy_message(out, <uint64_t>i << LEVEL_SHIFT | position)
                 position += 1
         self.scans.pop(session, None)
-        return upto, self.taken(out), True
-
-    def taken(self, Output out not None):
-        return PyBytes_FromStringAndSize(<const char*>out.buffer, <Py_ssize_t>out.end)
+        return upto, bytes_of(out), True
 
     def copy_message(self, Output out not None, uint64_t slot):
         """Writes one message for a copy; how many that were. A skipped one costs nothing."""
@@ -497,19 +489,29 @@ cdef class ReplicaLog(MirrorPort):
         if self.host is not None:
             self.host.salvage(after_index, self.cut_off(after_index))
 
-    def cut_off(self, uint64_t after_index):
-        """(slot, message) of what is live and was published after an index, in order."""
+    def salvage_promised(self, uint64_t after_index):
+        """Put aside publishes above an index that publishers may count on, to bring them back."""
+        if self.host is not None:
+            self.host.salvage_promised(after_index, self.cut_off(after_index, TARGET_PROMISED))
+
+    def cut_off(self, uint64_t after_index, uint32_t marked_so=0):
+        """(slot, message) of what is live and was published after an index, in order.
+
+        `marked_so`: only publishes with these flags, of those that are not applied.
+        """
         cdef Operation operation
         cdef list levels = []
         cdef dict found = {}
         self.queue.all_levels(levels)
-        if after_index < self.applied_index:
+        if after_index < self.applied_index and not marked_so:
             for level, log in levels:
                 found.update(reversed(self.newest(level, <SlotLog>log, after_index)))
         for operation in self.pending_operations():
             if operation.index <= after_index:
                 continue
             if operation.kind == OP_PUBLISH:
+                if operation.flags & marked_so != marked_so:
+                    continue
                 message = operation.message
                 if message is None:
                     message = self.journal.fetch(operation.place)
@@ -553,6 +555,9 @@ cdef class ReplicaLog(MirrorPort):
 
     # -- the end of a turn -------------------------------------------------------------------------
 
+    cdef int64_t now_ms(self) except? -1:
+        return 0
+
     cdef int flush_operations(self) except -1:
         return 0
 
@@ -587,7 +592,7 @@ cdef class ReplicaLog(MirrorPort):
         while self.written and self.written[0][0] <= self.journal.persisted:
             newest = self.written.popleft()
         if newest is not None and self.replica is not None:
-            self.replica.persisted(newest[2], newest[1], newest[3])
+            self.replica.persisted(newest[2], newest[1], newest[3], self.now_ms())
             self.host.carry_out()
         if self.written and not self.waiting:
             self.waiting = True

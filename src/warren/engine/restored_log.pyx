@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.engine.replica_log cimport BATCH_BYTES, REFUSALS_MAX, ReplicaLog
 from warren.engine.ring_operations cimport (
-    OP_PUBLISH, Operation, make_operation, make_publish, write_operation, write_publish,
+    OP_PUBLISH, Operation, bytes_of, make_operation, make_publish, write_operation, write_publish,
 )
 from warren.store.journal cimport (
     RING, RING_BEGIN, RING_COMMIT, RING_DROP, RING_EPOCH, RING_GAP, RING_OPERATION, RING_RESET,
@@ -136,7 +136,7 @@ cdef class RestoredLog(ReplicaLog):
             return False
         for operation in self.tail:
             if out.end and (operation.epoch != epoch or out.end > FOUND_BATCH_BYTES):
-                self.batches.append(Batch(first, last, epoch, self.taken(out)))
+                self.batches.append(Batch(first, last, epoch, bytes_of(out)))
                 out = Output()
             if out.end == 0:
                 first, epoch = operation.index, operation.epoch
@@ -149,7 +149,7 @@ cdef class RestoredLog(ReplicaLog):
             write_publish(out, operation.message, operation.slot, operation.wall_ms,
                           operation.flags, operation.gateway, operation.sequence)
         if out.end:
-            self.batches.append(Batch(first, last, epoch, self.taken(out)))
+            self.batches.append(Batch(first, last, epoch, bytes_of(out)))
         self.retained_bytes = sum(len(batch.data) + BATCH_BYTES for batch in self.batches)
         return True
 

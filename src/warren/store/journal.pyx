@@ -216,8 +216,8 @@ cdef class Journal(JournalPort):
         target.wall_ms = self.to_wall(expires_ms)
         target.gateway = target.sequence = 0
         if queue.mirror is not None:
-            target.gateway = queue.mirror.gateway
-            target.sequence = queue.mirror.sequence
+            target.flags |= TARGET_PROMISED if queue.mirror.promises else 0
+            target.gateway, target.sequence = queue.mirror.gateway, queue.mirror.sequence
             self.mirrored.append((self.target_count, queue))
             queue.mirror.staged()
         self.target_count += 1
