@@ -101,7 +101,9 @@ class Double(Described, OpenQueue):
         #: This node as the gateway of its own clients, and its newest publish.
         self.own_gateway: int = engine.cluster.own_gateway_id  # type: ignore[union-attr]
         self.own_sequence = 0
-        engine.mirrors = SimpleNamespace(by_number={NUMBER: SimpleNamespace(log=self)})
+        engine.mirrors = SimpleNamespace(
+            by_number={NUMBER: SimpleNamespace(log=self)}, note_used=lambda _queue: None
+        )
         self.engine = engine
         self.ring = ring
         self.name = QUEUE

@@ -283,6 +283,62 @@ def let_go(nodes: Nodes) -> None:
             nodes.nodes[gateway].end_turn()
 
 
+def test_a_handover_that_is_heard_of_after_the_old_master_lets_go(make: Make) -> None:
+    """The view and the frames of the old master come by different ways."""
+    nodes = make()
+    client = consumer(nodes, "c")
+    client.send(b"".join(publish(1, "", QUEUE, b"%d" % i) for i in range(3)))
+    nodes.settle()
+    held = named(client.frames(), "basic.deliver")
+    assert len(held) == 3
+    nodes.move("b", planned=True)
+    let_go(nodes)
+    # What is settled now is settled at the next one.
+    client.send(method(2, "basic.ack", held[0]["delivery_tag"]))
+    nodes.settle()
+    assert client.frames() == []
+    client.send(method(2, "basic.ack", held[2]["delivery_tag"], True))
+    nodes.settle()
+    assert nodes.ring.removed == {1, 2, 3}
+
+
+def test_what_is_out_comes_again_if_it_was_no_handover(make: Make) -> None:
+    nodes = make()
+    client = consumer(nodes, "c")
+    client.send(publish(1, "", QUEUE, b"one"))
+    nodes.settle()
+    assert bodies(client.frames()) == [b"one"]
+    nodes.move("b")
+    let_go(nodes)
+    nodes.settle()
+    (again,) = named(client.frames(), "basic.deliver")
+    assert again["redelivered"] is True
+
+
+@pytest.mark.parametrize("name", "abc")
+def test_a_consumer_holds_no_more_than_it_may_after_a_handover(make: Make, name: str) -> None:
+    """What it holds takes up its room at the next home, too."""
+    nodes = make()
+    client = nodes.nodes[name].client()
+    client.send(method(2, "basic.qos", 0, 4, False))
+    client.send(method(2, "basic.consume", queue=QUEUE, consumer_tag="c"))
+    client.send(b"".join(publish(1, "", QUEUE, b"%d" % i) for i in range(20)))
+    nodes.settle()
+    held = named(client.frames(), "basic.deliver")
+    assert len(held) == 4
+    for master in "bca":
+        move(nodes, master, planned=True)
+        assert client.frames() == []
+        assert nodes.ring.master is not None
+        assert len(nodes.ring.master.out) == 4
+        for _ in range(3):
+            client.send(method(2, "basic.ack", held.pop(0)["delivery_tag"]))
+        nodes.settle()
+        held += named(client.frames(), "basic.deliver")
+        assert len(held) == len(nodes.ring.master.out) == 4
+    assert not any(delivery["redelivered"] for delivery in held)
+
+
 def call_get(nodes: Nodes, client: Client) -> list[Received]:
     client.send(method(2, "basic.get", 0, QUEUE, False))
     nodes.settle()

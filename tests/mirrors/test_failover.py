@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pika
@@ -231,9 +232,6 @@ def test_an_exclusive_queue_goes_with_its_node(cluster: Cluster, clients: Client
         assert is_gone(clients.channel(node), ha)
 
 
-@pytest.mark.xfail(
-    reason="mirrors do not know that a queue had consumers: docs/roadmap.md", strict=True
-)
 def test_an_auto_delete_queue_goes_with_its_last_consumer(
     cluster: Cluster, clients: Clients, ha: str
 ) -> None:
@@ -244,7 +242,30 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(
     Inbox(channel, ha)
     eventually(lambda: queue_row(cluster, 2, ha).get("consumers"), 1, LONG_S)
     cluster.kill(1)
-    eventually(lambda: ring_of(cluster, ha) is None, within_s=10)
+    eventually(lambda: ring_of(cluster, ha) is None, within_s=LONG_S)
+
+
+def test_an_auto_delete_queue_stays_with_a_consumer_elsewhere(
+    cluster: Cluster, clients: Clients, ha: str
+) -> None:
+    """It goes when that one does; another that never had a consumer stays."""
+    unused = f"{ha}.unused"
+    for queue in (ha, unused):
+        clients.channel(1).queue_declare(queue, auto_delete=True)
+        await_ring(cluster, queue, master=1, synchronised=NODES)
+    Inbox(clients.channel(1), ha)
+    there = clients.channel(3)
+    inbox = Inbox(there, ha)
+    eventually(lambda: queue_row(cluster, 2, ha).get("consumers"), 2, LONG_S)
+    cluster.kill(1)
+    publish(clients.confirming(2), ha, [b"one"])
+    assert inbox.wait(1, LONG_S) == [b"one"]
+    # Longer than a new master waits for consumers to come back.
+    time.sleep(5)
+    assert ring_of(cluster, ha) is not None
+    there.close()
+    eventually(lambda: ring_of(cluster, ha) is None, within_s=LONG_S)
+    assert ring_of(cluster, unused) is not None
 
 
 def test_all_stop_in_turn_and_one_has_everything(

@@ -41,6 +41,7 @@ def make_plan(source: random.Random) -> Plan:
             patience_ticks=source.choice([1, 3]),
             compact_below=source.choice([0.25, 0.6, 0.95]),
             waste_bytes=source.choice([1, 5000]),
+            rest_waste_bytes=1,
             inline_chunks=source.choice([0, 1, 32]),
             indexes_a_tick=source.choice([1, 2]),
         ),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from warren.engine import remote_consume
+from warren.engine.queues import note_consumer
 from warren.gateway.errors import LinkLostError, MovedError
 from warren.model.errand import Errand
 
@@ -77,7 +78,7 @@ def finish(engine: Engine, homes: Homes, adoption: Adoption) -> None:
     for consumer in adoption.consumers:
         # Not sooner: whoever settles something would stand in line already.
         consumer.move_to(queue)
-        queue.had_consumers = True
+        note_consumer(engine, queue)
         queue.add_consumer(consumer, consumer.exclusive)
     adoption.errand.finish()
     queue.run(engine.clock.now_ms())
@@ -94,9 +95,11 @@ def call_off(homes: Homes, queue: Any) -> list[Consumer]:
 
 def ask(engine: Engine, homes: Homes, remote: Any) -> None:
     """Tell the new home what this node's clients hold."""
-    slots = remote.slots_out()
+    held = remote.owners_out(_holders(remote))
+    slots = [slot for slot, _ in held]
     place = (remote.vhost.name, remote.name)
-    request = homes.request(remote.home, "adopt", (*place, slots), once=True)
+    owners = [owner for _, owner in held]
+    request = homes.request(remote.home, "adopt", (*place, slots, owners), once=True)
     standing = remote.standing()
 
     def again(_now_ms: int) -> None:
@@ -125,6 +128,16 @@ def ask(engine: Engine, homes: Homes, remote: Any) -> None:
         remote.run(engine.clock.now_ms())
 
     request.when_done(answered)
+
+
+def _holders(remote: Any) -> dict[int, Any]:
+    """Which consumer has which delivery: it takes up room there, as it did at the home before."""
+    channels = dict.fromkeys(consumer.channel for consumer in remote.consumers)
+    return {
+        delivery: consumer
+        for channel in channels
+        for delivery, consumer in channel.deliveries.held_of(remote)
+    }
 
 
 def rebind(engine: Engine, queue: Any, remote: Any) -> None:

@@ -9,7 +9,7 @@ from warren.engine import remote_consume, shards
 from warren.engine.direct_reply import new_address
 from warren.engine.errands import take_errand
 from warren.engine.opening import until_open
-from warren.engine.queues import check_exclusive, drop_unused, touch
+from warren.engine.queues import check_exclusive, drop_unused, note_consumer, touch
 from warren.engine.shard_members import SHARD_OF, drop, take_others
 from warren.model.errors import NotAllowed, PreconditionFailed
 from warren.model.message import Message
@@ -110,7 +110,7 @@ def start_consumer(engine: Engine, consumer: Consumer) -> None:
 def start_member(engine: Engine, consumer: Consumer) -> None:
     """Deliveries of one queue may begin."""
     queue: Any = consumer.queue
-    queue.had_consumers = True
+    note_consumer(engine, queue)
     queue.add_consumer(consumer, consumer.exclusive)
     engine.emit("consumer.created", vhost=queue.vhost.name, queue=queue.name, tag=consumer.tag)
     queue.run(engine.clock.now_ms())

@@ -17,7 +17,7 @@ from warren.auth.users import OperatorName
 from warren.engine import direct_reply
 from warren.engine.consume import delete_if_unused
 from warren.engine.opening import until_open
-from warren.engine.queues import check_exclusive, facts, touch
+from warren.engine.queues import check_exclusive, facts, note_consumer, touch
 from warren.gateway.errors import MovedError
 from warren.gateway.messages import decode_message, encode_message
 from warren.model.errors import AmqpError, InternalError, Postponed, error_class
@@ -212,7 +212,7 @@ class HomeRequests:
         self._check_here(asker, name, link)
         queue = asker.vhost.queue(name)
         check_exclusive(queue, exclusive)
-        queue.had_consumers = True
+        note_consumer(self._engine, queue)
         link.add_consumer(
             queue.number,
             number,
@@ -228,11 +228,13 @@ class HomeRequests:
         self._engine.emit("consumer.created", vhost=asker.vhost.name, queue=name, tag=tag)
         return True
 
-    def _adopt(self, link: HomeEnd, asker: Asker, name: str, slots: list[int]) -> list[int]:
+    def _adopt(
+        self, link: HomeEnd, asker: Asker, name: str, slots: list[int], owners: list[int]
+    ) -> list[int]:
         """Those of the slots that the other node's clients do not hold any more."""
         self._check_here(asker, name, link)
         queue: Any = asker.vhost.known_queue(name)
-        lost = link.adopt(queue.number, slots) if hasattr(queue, "adopt") else slots
+        lost = link.adopt(queue.number, slots, owners) if hasattr(queue, "adopt") else slots
         assert link.port is not None
         self._engine.cluster.adopted_by(queue.number, link.port.peer)  # type: ignore[union-attr]
         return lost

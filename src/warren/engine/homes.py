@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Requests have their verb in the payload; the frame's own field is for later.
 VERB = 0
+#: A home that lets go of a queue has handed it over, or else nothing is heard of that for so long.
+HANDED_OVER_MS = 1000
 #: Direct replies are dropped while so much waits to be sent: nothing else bounds them.
 UNSENT_REPLY_BYTES_MAX = 16 * 1024 * 1024
 #: Requests about one queue, which begin anew when it moves: they begin with its place.
@@ -83,6 +85,11 @@ class Homes:
 
     def nodes_in_service(self) -> Sequence[str]:
         return [name for name in self.living_nodes() if name not in self.drained]
+
+    def has_all_links(self) -> bool:
+        """Whether all nodes that are alive can be reached."""
+        own = self._engine.settings.node_name
+        return all(self.gateway_to(name).has_link for name in self.living_nodes() if name != own)
 
     def pick(self, count: int) -> int:
         return self._pick(count)
@@ -208,7 +215,23 @@ class Homes:
         self._engine.timers.at(self._engine.clock.now_ms() + queue.pause_ms, ring)
 
     def _queue_dropped(self, queue: RemoteAmqpQueue) -> None:
-        """Its home is none any more, or was for a while none: consumers are attached anew."""
+        """Its home is none any more, or was for a while none: consumers are attached anew.
+
+        If clients hold something of it, it may have been handed over: that is waited for.
+        """
+        if not queue.adopting:
+            self._attach_anew(queue)
+            return
+        standing = queue.standing()
+
+        def ring(_now_ms: int) -> None:
+            if not queue.deleted and queue.standing() == standing:
+                queue.call_off_adoption()
+                self._attach_anew(queue)
+
+        self._engine.timers.at(self._engine.clock.now_ms() + HANDED_OVER_MS, ring)
+
+    def _attach_anew(self, queue: RemoteAmqpQueue) -> None:
         consumers: list[Any] = list(queue.consumers)
         remote_consume.disown(queue, consumers)
         for consumer in consumers:

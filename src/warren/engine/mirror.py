@@ -14,6 +14,7 @@ from warren.cluster import metadata_commands as commands
 from warren.engine import moving
 from warren.engine.cursors import resume_cursors
 from warren.engine.mirror_links import links_of
+from warren.engine.orphans import await_consumers
 from warren.engine.ring_changes import changes_of
 from warren.replication import effects
 from warren.replication.core import NEVER_MS
@@ -291,6 +292,8 @@ class Mirror:
             queue.begin_acting(now_ms)
             resume_cursors(self._engine, queue)
             self._mirrors.note("queue.promoted", queue, epoch=effect.epoch)
+            if self.log.used_at and queue.declaration.auto_delete:
+                await_consumers(self._engine, queue)
         queue.run(now_ms)
         if self.log.is_cold:
             self.log.is_cold = False

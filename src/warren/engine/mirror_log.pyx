@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from warren.engine.restored_log cimport RestoredLog
 from warren.engine.ring_operations cimport (
-    OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, Operation, parse_operations,
+    OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_USED, Operation, parse_operations,
     write_operation, write_publish,
 )
 from warren.model.message cimport PERSISTENT, Message
@@ -141,6 +141,11 @@ cdef class MirrorLog(RestoredLog):
         index = self.operate(OP_CURSOR, operation)
         self.limbo.append((index, operation, True))
         return index
+
+    def note_used(self):
+        """The queue, which goes with its last consumer, has one: whoever is next must know."""
+        if self.acts and self.used_at == 0:
+            self.used_at = self.operate(OP_USED, b"\x01")
 
     cdef int seal(self) except -1:
         cdef uint64_t last = self.out_first + self.out_count - 1
@@ -348,6 +353,8 @@ cdef class MirrorLog(RestoredLog):
             return
         pending = self.pending_operations()
         self.acts = self.paused = False
+        if self.used_at > self.applied_index:
+            self.used_at = 0
         for operation in pending:
             if (<Operation>operation).kind == OP_PUBLISH:
                 # The slot lets go of it, the operation holds it.

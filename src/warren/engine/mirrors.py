@@ -184,6 +184,8 @@ class Mirrors:
             if mirror.log.acts:
                 # Now that there is an epoch for it.
                 mirror.queue.log_all()
+                if queue.had_consumers and queue.declaration.auto_delete:
+                    mirror.log.note_used()
             return
         if not is_part and here not in getattr(view, "wanted", ()):
             # A node that starts is told of all views there have been: its copy may be of a later
@@ -244,6 +246,12 @@ class Mirrors:
             log = self.by_number[number].log
             self._strike_off(number)
             log.refuse_unanswered()
+
+    def note_used(self, queue: Any) -> None:
+        """A queue has a consumer; this node is its master, if it has one."""
+        mirror = self.by_number.get(queue.number)
+        if mirror is not None and mirror.queue is queue:
+            mirror.log.note_used()
 
     def govern(self, queue: Any) -> None:
         """Its policy may be another one."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from warren.engine import remote_consume
 from warren.engine.adopting import ask, begin, call_off, rebind, was_handed_over
 from warren.engine.homes import absence_text
-from warren.engine.queues import touch
+from warren.engine.queues import note_consumer, touch
 from warren.engine.timeouts import note_timeout
 from warren.gateway.record import GatewayRecord
 from warren.session.channel import Consumer
@@ -187,7 +187,7 @@ def become_local(engine: Engine, queue: AmqpQueue, keep_deliveries: bool = False
         return
     for consumer in staying:
         consumer.move_to(queue)
-        queue.had_consumers = True
+        note_consumer(engine, queue)
         queue.add_consumer(consumer, consumer.exclusive)
 
 
@@ -231,14 +231,18 @@ def become_remote(
         for consumer in consumers:
             remote_consume.consumer_lost(engine, consumer)
         _lose_master(engine, remote)
-    else:
-        if planned:
-            rebind(engine, queue, remote)
-            remote.begin_adoption()
+    elif planned:
+        rebind(engine, queue, remote)
+        remote.begin_adoption()
         remote.follow(remote.gateway)
-        if planned:
-            ask(engine, homes, remote)
-        _attach_there(engine, remote, consumers, planned)
+        # What they hold is theirs there, too: they have their numbers first.
+        numbers = [(consumer, remote.enter(consumer)) for consumer in consumers]
+        ask(engine, homes, remote)
+        for consumer, number in numbers:
+            remote_consume.attach_again(engine, remote, consumer, number)
+    else:
+        remote.follow(remote.gateway)
+        _attach_there(engine, remote, consumers, planned=False)
     return remote
 
 

@@ -287,6 +287,13 @@ def _unbind(engine: Engine, vhost: VHost, queue: AmqpQueue) -> None:
             delete_if_abandoned(engine, vhost, source)
 
 
+def note_consumer(engine: Engine, queue: AmqpQueue) -> None:
+    """A queue gets a consumer: if it goes with the last of them, its other replicas must know."""
+    queue.had_consumers = True
+    if queue.declaration.auto_delete and engine.mirrors is not None:
+        engine.mirrors.note_used(queue)
+
+
 def touch(engine: Engine, queue: AmqpQueue) -> None:
     """The queue was used: its own expiry, if it has one, starts over."""
     if queue.is_remote:

@@ -46,6 +46,8 @@ cdef class ReplicaLog(MirrorPort):
     cdef public bint is_broken         # the log may lack something: others are asked first
     cdef readonly bint is_dropped      # this node has no replica any more
     cdef readonly bint must_reset      # the copy was given up at the start
+    # the operation that says that the queue has had consumers; 0: there is none
+    cdef readonly uint64_t used_at
     cdef list known_out                # what was with consumers when the master was handed over
     cdef dict image_positions          # index of an image -> where each level ended
     cdef object scans                  # learner's session -> (level, position), of priority queues

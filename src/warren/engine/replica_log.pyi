@@ -19,6 +19,7 @@ class ReplicaLog(MirrorPort, LogPort):
     retain_bytes: int
     seen: dict[int, int]
     has_heard: bool
+    used_at: int
     is_cold: bool
     is_broken: bool
     is_dropped: bool

@@ -5,13 +5,14 @@ send is written at once and applied when all have it. The newest operations stay
 those that lack only them. How the master's own operations get here is in `mirror_log.pyx`.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from warren.engine.ring_operations cimport (
-    OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_REQUEUE, OP_VIEW, OP_WATERMARK,
-    VIEW_COLD, VIEW_PROMOTED, Operation, parse_operations, write_operation, write_publish,
+    OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_REQUEUE, OP_USED, OP_VIEW,
+    OP_WATERMARK, VIEW_COLD, VIEW_PROMOTED, Operation, bytes_of, parse_operations, slots_of,
+    write_operation, write_publish,
 )
 from warren.model.message cimport Message
 from warren.model.ports cimport MirrorPort, Run
@@ -42,11 +43,6 @@ cdef enum:
     IMAGES_MAX = 16
 
 NO_HEAD = 1 << 53
-
-
-cdef list slots_of(bytes data):
-    """The slots that an operation lists."""
-    return [int.from_bytes(data[at:at + 8], "little") for at in range(0, len(data), 8)]
 
 
 cdef class ReplicaLog(MirrorPort):
@@ -220,6 +216,9 @@ cdef class ReplicaLog(MirrorPort):
             return 0
         if operation.kind == OP_VIEW:
             return self.apply_view(data[8] if len(operation.data) == 9 else 0)
+        if operation.kind == OP_USED:
+            self.used_at = operation.index
+            return 0
         if operation.kind == OP_CURSOR:
             return queue.restore_cursor(operation.data)
         if operation.kind == OP_REFUSED and len(operation.data) == 16:
@@ -233,6 +232,7 @@ cdef class ReplicaLog(MirrorPort):
         known, self.known_out = self.known_out, None
         if how & VIEW_COLD:
             self.queue.forget_transient()
+            self.used_at = 0
         if not how & VIEW_PROMOTED:
             return 0
         if known is None:
@@ -330,9 +330,10 @@ cdef class ReplicaLog(MirrorPort):
         self.batches.clear()
         self.batches_from = 0
         self.retained_bytes = 0
-        heads, seen, refused, *cursors = msgspec.msgpack.decode(head) if head else ([], {}, {})
+        heads, seen, refused, *rest = msgspec.msgpack.decode(head) if head else ([], {}, {})
         self.queue.begin_anew(heads)
-        self.queue.load_cursors(cursors[0] if cursors else b"")
+        self.queue.load_cursors(rest[0] if rest else b"")
+        self.used_at = max(at, <uint64_t>1) if len(rest) > 1 and rest[1] else 0
         self.seen = dict(seen)
         self.refused = {gateway: deque(numbers, REFUSALS_MAX) for gateway, numbers in refused}
         self.lineage = lineage
@@ -374,7 +375,8 @@ cdef class ReplicaLog(MirrorPort):
             del self.image_positions[next(iter(self.image_positions))]
         refused = [(gateway, list(numbers)) for gateway, numbers in self.refused.items()]
         return msgspec.msgpack.encode((heads, list(self.seen.items()), refused,
-                                       self.queue.encode_cursors()))
+                                       self.queue.encode_cursors(),
+                                       0 < self.used_at <= self.applied_index))
 
     def view_operation(self, uint64_t epoch, bint promoted):
         """The operation that a master begins its epoch with."""
@@ -388,7 +390,7 @@ cdef class ReplicaLog(MirrorPort):
         how = (VIEW_PROMOTED if promoted else 0) | (VIEW_COLD if self.is_cold else 0)
         data = epoch.to_bytes(8, "little") + bytes([how])
         write_operation(out, OP_VIEW, <const uint8_t*>PyBytes_AS_STRING(data), len(data))
-        return PyBytes_FromStringAndSize(<const char*>out.buffer, <Py_ssize_t>out.end)
+        return bytes_of(out)
 
     def read_chunk(self, session, uint64_t after, uint64_t upto, size_t bytes_max,
                    uint64_t messages_max=4096):
@@ -414,14 +416,11 @@ cdef class ReplicaLog(MirrorPort):
                 if out.end >= bytes_max or count >= messages_max:
                     self.scans[session] = (level, position)
                     cursor = position if self.queue.levels is None else min(after + count, upto - 1)
-                    return cursor, self.taken(out), False
+                    return cursor, bytes_of(out), False
                 count += self.copy_message(out, <uint64_t>i << LEVEL_SHIFT | position)
                 position += 1
         self.scans.pop(session, None)
-        return upto, self.taken(out), True
-
-    def taken(self, Output out not None):
-        return PyBytes_FromStringAndSize(<const char*>out.buffer, <Py_ssize_t>out.end)
+        return upto, bytes_of(out), True
 
     def copy_message(self, Output out not None, uint64_t slot):
         """Writes one message for a copy; how many that were. A skipped one costs nothing."""

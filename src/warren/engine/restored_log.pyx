@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.engine.replica_log cimport BATCH_BYTES, REFUSALS_MAX, ReplicaLog
 from warren.engine.ring_operations cimport (
-    OP_PUBLISH, Operation, make_operation, make_publish, write_operation, write_publish,
+    OP_PUBLISH, Operation, bytes_of, make_operation, make_publish, write_operation, write_publish,
 )
 from warren.store.journal cimport (
     RING, RING_BEGIN, RING_COMMIT, RING_DROP, RING_EPOCH, RING_GAP, RING_OPERATION, RING_RESET,
@@ -29,7 +29,7 @@ cdef enum:
     # Batches made of what was found on the disk.
     FOUND_BATCH_BYTES = 262144
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 
 
 cdef class RestoredLog(ReplicaLog):
@@ -136,7 +136,7 @@ cdef class RestoredLog(ReplicaLog):
             return False
         for operation in self.tail:
             if out.end and (operation.epoch != epoch or out.end > FOUND_BATCH_BYTES):
-                self.batches.append(Batch(first, last, epoch, self.taken(out)))
+                self.batches.append(Batch(first, last, epoch, bytes_of(out)))
                 out = Output()
             if out.end == 0:
                 first, epoch = operation.index, operation.epoch
@@ -149,7 +149,7 @@ cdef class RestoredLog(ReplicaLog):
             write_publish(out, operation.message, operation.slot, operation.wall_ms,
                           operation.flags, operation.gateway, operation.sequence)
         if out.end:
-            self.batches.append(Batch(first, last, epoch, self.taken(out)))
+            self.batches.append(Batch(first, last, epoch, bytes_of(out)))
         self.retained_bytes = sum(len(batch.data) + BATCH_BYTES for batch in self.batches)
         return True
 
@@ -169,7 +169,8 @@ cdef class RestoredLog(ReplicaLog):
         refused = [(gateway, list(numbers)) for gateway, numbers in self.refused.items()]
         head = msgspec.msgpack.encode((
             SNAPSHOT_VERSION, self.applied_index, self.last_index, self.max_epoch, self.generation,
-            self.gap, tuple(self.lineage), list(self.seen.items()), refused, pending))
+            self.gap, tuple(self.lineage), list(self.seen.items()), refused, pending,
+            self.used_at if self.used_at <= self.applied_index else 0))
         return (b"\xff\xff" + len(head).to_bytes(4, "little") + head
                 + self.queue.committed_levels() + self.queue.encode_kept())
 
@@ -178,11 +179,11 @@ cdef class RestoredLog(ReplicaLog):
         size = int.from_bytes(snapshot[2:6], "little")
         try:
             (version, applied, last, max_epoch, generation, gap, lineage, seen, refused,
-             pending) = msgspec.msgpack.decode(snapshot[6:6 + size])
+             pending, *rest) = msgspec.msgpack.decode(snapshot[6:6 + size])
         except (msgspec.DecodeError, TypeError, ValueError) as error:
             self.is_broken = True
             raise ValueError(f"the ring of a queue in the checkpoint: {error}") from error
-        if version != SNAPSHOT_VERSION:
+        if version not in (1, SNAPSHOT_VERSION):
             self.is_broken = True
             raise ValueError(f"the ring of a queue in the checkpoint has version {version}")
         self.applied_index = self.commit_index = self.said_commit = applied
@@ -190,6 +191,8 @@ cdef class RestoredLog(ReplicaLog):
         self.max_epoch, self.generation, self.gap = max_epoch, generation, tuple(gap)
         self.lineage = Lineage(tuple(entry) for entry in lineage)
         self.seen = dict(seen)
+        # The first version did not know of consumers.
+        self.used_at = rest[0] if rest else 0
         self.refused = {gateway: deque(numbers, REFUSALS_MAX) for gateway, numbers in refused}
         for index, epoch, kind, *rest in pending:
             if kind == OP_PUBLISH:

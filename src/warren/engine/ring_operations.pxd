@@ -13,6 +13,7 @@ cdef enum:
     OP_REFUSED = 17    # a publish was refused: gateway (8), number (8)
     OP_OUT = 18        # what consumers have or had: slots (8 each)
     OP_CURSOR = 19     # what a cursor does (queue/cursors.py)
+    OP_USED = 20       # an auto-delete queue has a consumer: version (1)
 
 # Bits of OP_VIEW.
 cdef enum:
@@ -44,6 +45,8 @@ cdef class Operation:
 cdef int write_publish(Output out, Message message, uint64_t slot, int64_t wall_ms, uint32_t flags,
                        uint64_t gateway, uint64_t sequence) except -1
 cdef int write_operation(Output out, int kind, const uint8_t* data, size_t n) except -1
+cdef bytes bytes_of(Output out)
+cdef list slots_of(bytes data)
 cdef list parse_operations(bytes data, uint64_t first, uint64_t epoch)
 cdef Operation make_operation(uint64_t index, uint64_t epoch, int kind, bytes data)
 cdef Operation make_publish(uint64_t index, uint64_t epoch, uint64_t slot, int64_t wall_ms,

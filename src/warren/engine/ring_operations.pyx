@@ -61,6 +61,16 @@ cdef int write_publish(Output out, Message message, uint64_t slot, int64_t wall_
     return 0
 
 
+cdef bytes bytes_of(Output out):
+    """What was written."""
+    return PyBytes_FromStringAndSize(<const char*>out.buffer, <Py_ssize_t>out.end)
+
+
+cdef list slots_of(bytes data):
+    """The slots that an operation lists."""
+    return [int.from_bytes(data[at:at + 8], "little") for at in range(0, len(data), 8)]
+
+
 cdef dict addresses = {}
 
 

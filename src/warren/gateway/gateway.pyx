@@ -260,7 +260,12 @@ cdef class Gateway(Stream):
             if queue is not None and queue.holding and queue.adopting:
                 continue  # It was handed over to this node, which takes over what is out.
             if queue is not None:
-                queue.forget_out()
+                if self.on_dropped_queue is None or not queue.all_out():
+                    queue.forget_out()
+                else:
+                    # It may have been handed over, which we have not heard of yet: then what is
+                    # out stays out. Whoever is told forgets it if that is not so.
+                    queue.begin_adoption()
                 if self.on_dropped_queue is not None:
                     self.on_dropped_queue(queue)
         return 0

@@ -482,6 +482,7 @@ cdef class HomeEnd(FrameSink):
         consumer = RemoteConsumer(self, loan, self.port, number, no_ack, exclusive, priority,
                                   prefetch, arguments, tag, channel)
         self.consumers.put(number, consumer)
+        consumer.inflight = loan.slots.count_of(<uint64_t>number + 1)
         loan.consumers += 1
         loan.queue.add_consumer(consumer, exclusive)
         return consumer
@@ -540,17 +541,19 @@ cdef class HomeEnd(FrameSink):
         """
         return number in self.dropped
 
-    def adopt(self, uint32_t number, list slots not None):
+    def adopt(self, uint32_t number, list slots not None, list owners not None):
         """The gateway holds these, which the home before has given out; those it does not any more.
 
         The queue says which it has, and keeps them for the gateway as if it had given them out.
+        `owners` are the numbers of the consumers, still to be attached, that have them; 0: none.
         """
         cdef Loan loan = self.loan_of(number)
         held = set(loan.slots.keys())
         wanted = [slot for slot in slots if slot not in held]
         taken = set(loan.queue.adopt(wanted))
-        for slot in taken:
-            loan.slots.put(slot, 1)
+        for slot, owner in zip(slots, owners):
+            if slot in taken:
+                loan.slots.put(slot, <uint64_t>owner + 1)
         self.forget_if_over(loan)
         return [slot for slot in wanted if slot not in taken]
 

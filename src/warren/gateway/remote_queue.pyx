@@ -161,8 +161,32 @@ cdef class RemoteQueue(FollowingQueue):
         if self.late is None:
             self.late = []
 
+    def call_off_adoption(self):
+        """Nobody takes over what is out: it is the home's again."""
+        self.forget_out()
+
     def slots_out(self):
         return self.all_out()
+
+    def owners_out(self, dict holders not None):
+        """(slot, number of the consumer that has it, or 0) of all of `slots_out`.
+
+        `holders`: the consumers of deliveries that clients have.
+        """
+        cdef Attachment attachment
+        cdef size_t i
+        cdef dict numbers = {}
+        cdef list found
+        for attachment in self.attachments:
+            numbers[attachment.consumer] = attachment.number
+        found = [(self.out.places[i].value - 1,
+                  numbers.get(holders.get(self.out.places[i].key), 0))
+                 for i in range(self.out.capacity) if self.out.places[i].value]
+        if self.late is not None:
+            found += [(slot, 0) for _, slot in self.late]
+        for attachment in self.attachments:
+            found += [(attachment.at(i).slot, attachment.number) for i in range(attachment.count)]
+        return sorted(found)
 
     def adopted(self, set lost not None):
         """The home has taken over what is out, but for some that is not held any more."""

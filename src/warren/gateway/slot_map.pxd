@@ -1,4 +1,4 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 cdef struct Place:
     uint64_t key
@@ -15,4 +15,5 @@ cdef class SlotMap:
     cdef int put(self, uint64_t key, uint64_t value) except -1
     cdef uint64_t pop(self, uint64_t key) noexcept
     cdef int grow(self) except -1
+    cdef uint32_t count_of(self, uint64_t value) noexcept
     cdef void clear(self) noexcept

@@ -5,7 +5,7 @@ tombstones and a table that is used for months stays as fast as a new one.
 """
 
 cimport cython
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -95,6 +95,14 @@ cdef class SlotMap:
         elif self.capacity:
             memset(self.places, 0, self.capacity * sizeof(Place))
         self.count = 0
+
+    cdef uint32_t count_of(self, uint64_t value) noexcept:
+        """How many keys have a value."""
+        cdef size_t i
+        cdef uint32_t found = 0
+        for i in range(self.capacity if self.count else 0):
+            found += self.places[i].value == value
+        return found
 
     def insert(self, uint64_t key, uint64_t value):
         """`put` for Python callers."""

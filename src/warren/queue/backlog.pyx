@@ -473,6 +473,12 @@ cdef class Backlog(QueuePort):
                 return True
         return False
 
+    def needs_index(self, uint64_t slot, uint64_t place):
+        """Whether the index of a slot's chunk is the one that stands at a place."""
+        cdef SlotLog log = self.level(slot)
+        cdef Chunk* chunk = NULL if log is None else log.chunk_at(position_of(slot))
+        return chunk is not NULL and chunk.index_place == place
+
     def give_up_index(self, uint64_t slot, uint64_t place):
         """The segment with the index of a chunk is to go: the chunk does without it."""
         cdef SlotLog log = self.level(slot)

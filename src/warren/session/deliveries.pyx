@@ -127,6 +127,16 @@ cdef class Deliveries:
                 entry.queue = <PyObject*>after
                 Py_XDECREF(<PyObject*>before)
 
+    def held_of(self, queue):
+        """(slot, consumer or None) of what is out of a queue."""
+        cdef size_t i
+        found = []
+        for i in range(self.count):
+            if self.at(i).queue is <PyObject*>queue:
+                consumer = None if self.at(i).consumer is NULL else <object>self.at(i).consumer
+                found.append((self.at(i).slot, consumer))
+        return found
+
     def outstanding(self):
         """All outstanding deliveries, oldest first: (tag, queue, consumer or None, time in ms)."""
         cdef size_t i

@@ -16,6 +16,8 @@ SEGMENT_HEADER = struct.Struct("<8sIIQI")
 SEGMENT_HEADER_BYTES = 32
 RECORD_HEADER = struct.Struct("<IIQBBHIQ")
 RECORD_HEADER_BYTES = RECORD_HEADER.size
+#: What a message in a queue takes at least beside its body: header, lengths and whose it is.
+MESSAGE_BYTES_MIN = RECORD_HEADER_BYTES + 16 + 56
 #: How many records a batch may hold between two syncs: the place in it has 16 bits.
 BATCH_RECORDS_MAX = 65536
 #: No record is longer: the largest message and its addresses, with room to spare.

@@ -22,7 +22,7 @@ from warren.store.checkpoint import (
     write_checkpoint,
 )
 from warren.store.compaction import Compaction
-from warren.store.records import Kind, segment_name
+from warren.store.records import MESSAGE_BYTES_MIN, Kind, segment_name
 
 if TYPE_CHECKING:
     from warren.store.files import WritableFiles
@@ -58,6 +58,8 @@ class UpkeepSettings:
     compact_below: float = 0.25
     #: ... once so much of the log is of no use.
     waste_bytes: int = 256 * 1024 * 1024
+    #: ... or so much, when nothing was written for as long as `patience_ticks` says.
+    rest_waste_bytes: int = 32 * 1024 * 1024
     #: So many chunks of a queue may stand in the checkpoint itself.
     inline_chunks: int = 32
     #: Indexes of others written in one tick: some 3 KB each.
@@ -90,8 +92,9 @@ class Upkeep:
         self._seen_bytes = 0
         self._idle_ticks = 0
         self._compaction: Compaction | None = None
-        #: Segments that compaction has been through; what could not be read of them stays.
-        self._passed: set[int] = set()
+        #: Segments that compaction has been through, and how often they were still needed then:
+        #: what could not be read or moved of them stays, and so does all if that was much.
+        self._passed: dict[int, int] = {}
         self._steps: Iterator[None] | None = None
 
     # -- when --------------------------------------------------------------------------------------
@@ -121,10 +124,13 @@ class Upkeep:
         self._idle_ticks = self._idle_ticks + 1 if appended == self._seen_bytes else 0
         self._seen_bytes = appended
         dead = self._dead()
-        at_rest = self._idle_ticks >= self.settings.patience_ticks
         return bool(dead) and (
-            at_rest or sum(size for _, _, size in dead) >= self.settings.dead_bytes
+            self._is_at_rest or sum(size for _, _, size in dead) >= self.settings.dead_bytes
         )
+
+    @property
+    def _is_at_rest(self) -> bool:
+        return self._idle_ticks >= self.settings.patience_ticks
 
     def _dead(self) -> list[tuple[int, int, int]]:
         """(number, first sequence, size) of segments that nobody needs; never the newest."""
@@ -216,7 +222,8 @@ class Upkeep:
 
     def _written(self, doomed: list[tuple[int, int]]) -> None:
         self.checkpoints += 1
-        self._passed.difference_update(number for number, _ in doomed)
+        for number, _ in doomed:
+            self._passed.pop(number, None)
 
     def write_now(self, clean: bool) -> None:
         """The last checkpoint of a node that stops: its log is closed already, all in order."""
@@ -231,20 +238,25 @@ class Upkeep:
         # Only what is on the disk can be read back.
         unwritten = self.journal.persisted_end >> 32
         newest = self.journal.log.segment
-        waste = sum(size - min(size, used) for _, _, size, _, _, used in segments)
-        if waste < self.settings.waste_bytes:
+        waste = sum(
+            size - min(size, used + live * MESSAGE_BYTES_MIN)
+            for _, _, size, live, _, used in segments
+        )
+        settings = self.settings
+        if waste < (settings.rest_waste_bytes if self._is_at_rest else settings.waste_bytes):
             return
         for number, first, size, live, kept, used in segments:
             if (
                 number == newest
                 or number >= unwritten
-                or number in self._passed
                 or live != kept
                 or not live
+                or live * 2 > self._passed.get(number, live * 2)
             ):
                 continue
-            if used < size * self.settings.compact_below:
-                self._compaction = Compaction(self.journal, number, first, size)
+            needed_max = size * settings.compact_below
+            if used + live * MESSAGE_BYTES_MIN < needed_max:
+                self._compaction = Compaction(self.journal, number, first, size, needed_max)
                 return
 
     def _compact(self) -> None:
@@ -252,6 +264,7 @@ class Upkeep:
         if self._compaction.step():
             self.journal.finish_turn()
             return
-        self._passed.add(self._compaction.number)
-        self.compacted_segments += not self._compaction.fault
-        self._compaction = None
+        compaction, self._compaction = self._compaction, None
+        live_of = {number: live for number, _, _, live, _, _ in self.journal.list_segments()}
+        self._passed[compaction.number] = live_of.get(compaction.number, 0)
+        self.compacted_segments += not compaction.fault and compaction.is_worth_while
