@@ -36,7 +36,9 @@ class Promises:
         self._digests: dict[int, bytes] = {}
         #: node -> what was committed when it had last reason to doubt what it knew
         self._floors: dict[str, int] = {}
-        self._incarnations: dict[int, dict[str, int]] = {}
+        self._incarnations: dict[int, tuple[dict[str, int], bool]] = {}
+        #: The lives that were over when no node ran any more, for the last time.
+        self._over: dict[str, int] = {}
         self.answered: set[bytes] = set()
         self.unknown: set[bytes] = set()
         self.counts: Counter[object] = Counter()
@@ -57,6 +59,15 @@ class Promises:
         known = node.member.nodes[node.name]
         if (known.incarnation, known.is_alive) != (node.boot, True):
             self.fail(f"{node.name} is ready but down")
+        for name, incarnation in node.member._machine.metadata.bearers.items():
+            if incarnation <= self._over.get(name, 0):
+                self.fail(f"{node.name} is ready with what was transient before all stopped")
+
+    def crashed(self) -> None:
+        """If it was the last that ran, nothing transient may outlive that."""
+        if not self.cluster.up:
+            self._over = {name: node.boot for name, node in self.cluster.nodes.items()}
+            self.counts["all stopped"] += 1
 
     def defined(self, node: MemberNode) -> None:
         """Equal digests after an index: the same changes in the same order, none left out."""
@@ -70,8 +81,10 @@ class Promises:
             f"{node.name} sees {effect.node} {effect.what.value} at {effect.index}"
         )
         table = {name: entry.incarnation for name, entry in effect.table.items()}
-        if self._incarnations.setdefault(effect.index, table) != table:
+        told = (table, effect.ends_era)
+        if self._incarnations.setdefault(effect.index, told) != told:
             self.fail(f"{node.name} has another table at {effect.index}")
+        self.counts["eras"] += effect.ends_era
         for name, entry in effect.table.items():
             if entry.incarnation > self.cluster.nodes[name].boot:
                 self.fail(f"{name} is registered in a life that it has not had")

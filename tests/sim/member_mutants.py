@@ -59,3 +59,11 @@ class WakesUpReady(Member):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._readiness = _NeverDoubts(self.settings)
+
+
+class ServesTheOldEra(Member):
+    """A node serves clients before it is known whether one of those that had it all still runs."""
+
+    @property
+    def ready(self) -> bool:
+        return self._readiness.is_checked and self._machine.counts_as_alive

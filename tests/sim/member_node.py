@@ -97,6 +97,12 @@ class MemberNode(SimNode):
 
         return Watched
 
+    def crash(self) -> None:
+        was_up = self.is_up
+        super().crash()
+        if was_up:
+            self.cluster.promises.crashed()
+
     def pause(self) -> None:
         if not self._paused:
             self.was_paused_at_ms = self.now_ms

@@ -26,6 +26,7 @@ BY_SEED: dict[type[Member], tuple[int, str, int]] = {
     member_mutants.DoneTooEarly: (0, "lacks it", 20),
     member_mutants.ProposesTwice: (0, "was applied at", 20),
     member_mutants.WakesUpReady: (55, "does not know what was committed", 40),
+    member_mutants.ServesTheOldEra: (0, "transient before all stopped", 20),
 }
 
 
@@ -65,6 +66,8 @@ def test_schedules_are_not_empty() -> None:
         Change.UP: 5,
         Change.REGISTERED: 200,
         Change.RESTORED: 100,
+        "all stopped": 10,
+        "eras": 20,
     }
     for what, at_least in least.items():
         assert counts[what] >= at_least, f"{what}: {counts[what]} times"
@@ -236,3 +239,61 @@ def test_hand_over() -> None:
     assert cluster.run_until(
         lambda: cluster.leader is not None and cluster.leader is not leader, 100
     )
+
+
+def eras(cluster: MemberCluster) -> set[int]:
+    return {node.member._machine.metadata.era for node in cluster.nodes.values()}
+
+
+def is_ready(cluster: MemberCluster) -> bool:
+    return all(node.is_up and node.member.ready for node in cluster.nodes.values())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_transient_outlives_a_rolling_restart(seed: int) -> None:
+    cluster = settled(seed=seed)
+    before = eras(cluster)
+    for node in cluster.nodes.values():
+        node.crash()
+        cluster.run_ms(300)
+        node.start()
+        assert cluster.run_until(lambda: is_ready(cluster), 3_000)
+    assert eras(cluster) == before
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_transient_ends_when_all_have_stopped(seed: int) -> None:
+    cluster = settled(seed=seed)
+    before = max(eras(cluster))
+    for node in cluster.nodes.values():
+        node.crash()
+    for node in cluster.nodes.values():
+        node.start()
+    assert cluster.run_until(lambda: is_ready(cluster), 5_000)
+    (now,) = eras(cluster)
+    assert now > before
+
+
+def test_a_node_that_stays_away_does_not_keep_what_is_transient() -> None:
+    """The others cannot know that it does not run, until it is silent for long enough."""
+    cluster = settled()
+    before = max(eras(cluster))
+    for node in cluster.nodes.values():
+        node.crash()
+    two = [cluster.nodes[name] for name in ("n1", "n2")]
+    cluster.network.part(["n3"], ["n1", "n2"])
+    for node in two:
+        node.start()
+    assert cluster.run_until(lambda: all(node.member.ready for node in two), 5_000)
+    assert all(node.member._machine.metadata.era > before for node in two)
+
+
+def test_one_who_was_cut_off_ends_nothing() -> None:
+    cluster = settled()
+    before = eras(cluster)
+    name = follower_of(cluster)
+    cluster.network.part([name], list(cluster.nodes))
+    assert cluster.run_until(lambda: alive(cluster, name) is False, 3_000)
+    cluster.network.heal()
+    assert cluster.run_until(lambda: is_ready(cluster), 3_000)
+    assert eras(cluster) == before
