@@ -36,9 +36,13 @@ class Promises:
         self._digests: dict[int, bytes] = {}
         #: node -> what was committed when it had last reason to doubt what it knew
         self._floors: dict[str, int] = {}
-        self._incarnations: dict[int, tuple[dict[str, int], bool]] = {}
-        #: The lives that were over when no node ran any more, for the last time.
-        self._over: dict[str, int] = {}
+        self._incarnations: dict[int, dict[str, int]] = {}
+        self._eras: dict[int, bool] = {}
+        #: What was proposed so far, and so much of it before no node ran any more.
+        self._proposed: list[bytes] = []
+        self._before_stop = 0
+        #: The lives that were ready since then.
+        self._looked_at: set[tuple[str, int]] = set()
         self.answered: set[bytes] = set()
         self.unknown: set[bytes] = set()
         self.counts: Counter[object] = Counter()
@@ -59,14 +63,24 @@ class Promises:
         known = node.member.nodes[node.name]
         if (known.incarnation, known.is_alive) != (node.boot, True):
             self.fail(f"{node.name} is ready but down")
-        for name, incarnation in node.member._machine.metadata.bearers.items():
-            if incarnation <= self._over.get(name, 0):
+        if (node.name, node.boot) not in self._looked_at:
+            self._looked_at.add((node.name, node.boot))
+            self._look_at_era(node)
+
+    def _look_at_era(self, node: MemberNode) -> None:
+        """If all definitions were transient, those made before all stopped would be gone."""
+        era = node.member._machine.metadata.era
+        for command in self._proposed[: self._before_stop]:
+            if node.ledger.commands.get(command, 0) > era:
                 self.fail(f"{node.name} is ready with what was transient before all stopped")
 
+    def proposed(self, command: bytes) -> None:
+        self._proposed.append(command)
+
     def crashed(self) -> None:
-        """If it was the last that ran, nothing transient may outlive that."""
         if not self.cluster.up:
-            self._over = {name: node.boot for name, node in self.cluster.nodes.items()}
+            self._before_stop = len(self._proposed)
+            self._looked_at.clear()
             self.counts["all stopped"] += 1
 
     def defined(self, node: MemberNode) -> None:
@@ -81,10 +95,12 @@ class Promises:
             f"{node.name} sees {effect.node} {effect.what.value} at {effect.index}"
         )
         table = {name: entry.incarnation for name, entry in effect.table.items()}
-        told = (table, effect.ends_era)
-        if self._incarnations.setdefault(effect.index, told) != told:
+        if self._incarnations.setdefault(effect.index, table) != table:
             self.fail(f"{node.name} has another table at {effect.index}")
-        self.counts["eras"] += effect.ends_era
+        if effect.what is not effects.Change.RESTORED:
+            self.counts["eras"] += effect.ends_era
+            if self._eras.setdefault(effect.index, effect.ends_era) is not effect.ends_era:
+                self.fail(f"{node.name} ends another era at {effect.index}")
         for name, entry in effect.table.items():
             if entry.incarnation > self.cluster.nodes[name].boot:
                 self.fail(f"{name} is registered in a life that it has not had")

@@ -160,6 +160,7 @@ class MemberNode(SimNode):
             self.world.at(at, self._in_this_life(lambda: self._tick_due(at)))
 
     def propose(self, command: bytes) -> None:
+        self.cluster.promises.proposed(command)
         self.asked[self.member.propose(command)] = command
 
     def _persisted(self, token: int) -> None:

@@ -435,9 +435,9 @@ class AgreedKeeper(MetadataKeeper):
         is_large = len(changes) >= LARGE_IMAGE
         self._nesting += 1
         try:
-            for some in _slices(present):
+            for rows in _slices(present):
                 with self._putting_in_place():
-                    for kind, (key, encoded) in some:
+                    for kind, (key, encoded) in rows:
                         self._drop_if_another(wanted.get((kind, key)), kind, key, encoded)
                 yield
             # Taken out of both as it goes: to let go of all at the end would take long, too.
