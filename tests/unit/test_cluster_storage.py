@@ -324,7 +324,13 @@ def test_entries_that_look_like_records_are_none(storage: FileRaftStorage, tmp_p
     whole = bytearray(log.read_bytes())
     whole[size + 2] ^= 1
     log.write_bytes(bytes(whole))
-    assert loaded(tmp_path) == before
+    with pytest.raises(RaftStorageDamagedError, match="the last record of"):
+        loaded(tmp_path)
+    whole[size + 2] ^= 1
+    for missing in (1, 3, 5, 50):
+        log.write_bytes(bytes(whole[:-missing]))
+        assert loaded(tmp_path) == before
+        assert log.stat().st_size == size
 
 
 @st.composite

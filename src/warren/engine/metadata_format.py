@@ -154,10 +154,11 @@ def pack(changes: Iterable[bytes], **head: int) -> bytes:
 def unpack(payload: bytes) -> tuple[Fields, list[Change]]:
     """What `pack` has packed: the head, and the changes. Raises MetadataError."""
     table = _decode_record(payload)
+    head = _read_head(table)
     changes = table.get("changes")
     if not isinstance(changes, list):
         raise MetadataError("metadata record: 'changes' is missing or no array")
-    return _read_head(table), [_read_change(change) for change in changes]
+    return head, [_read_change(change) for change in changes]
 
 
 def unpack_in_slices(payload: bytes) -> Generator[None, None, tuple[Fields, list[Change]]]:

@@ -441,6 +441,9 @@ class NodeCluster(OperatedCluster, PeerOwner):
 
     def accept(self, hello: Hello) -> Refusal | None:
         assert self.agreement is not None
+        if hello.name == self._called:
+            # We call it to join its cluster, which is another than the one we leave for it.
+            return None
         ours = self.agreement.cluster_id
         if hello.cluster_id and ours and hello.cluster_id != ours:
             return Refusal.OTHER_CLUSTER
