@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pika
@@ -10,7 +11,9 @@ import pytest
 
 from warren.node.local_nodes import LocalNodeError
 from warren.testing import Cluster
+from warren.testing.cluster import CtlFailed
 
+UNAVAILABLE = 69
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
@@ -18,6 +21,20 @@ def flip(path: Path, at: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 0x04
     path.write_bytes(content)
+
+
+def stop_app(cluster: Cluster, node: int) -> None:
+    """As soon as it answers."""
+    until_s = time.monotonic() + 30
+    while True:
+        try:
+            cluster.ctl(node, "stop_app")
+        except CtlFailed as failed:
+            if failed.status != UNAVAILABLE or time.monotonic() > until_s:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 @pytest.mark.parametrize("where", ["in the middle", "in what was written last"])
@@ -49,7 +66,7 @@ def test_a_flipped_bit(where: str) -> None:
         cluster.ctl(1, "forget_cluster_node", cluster.nodes[2])
         shutil.move(cluster.data_dir(3), cluster.data_dir(3).with_name("moved away"))
         cluster.start(3, wait=False)
-        cluster.ctl(3, "stop_app", "-t", "30")
+        stop_app(cluster, 3)
         cluster.ctl(3, "force_reset")
         cluster.ctl(3, "join_cluster", cluster.nodes[0])
         cluster.ctl(3, "start_app", "-t", "30")

@@ -188,6 +188,7 @@ class BrokerNode(MemberNode):
             data_dir=Path("/nonexistent"),
             in_turn=self.in_turn,
             failure=SimpleNamespace(error=None),
+            is_open=True,
         )
         self.product = SimProduct(cast("Any", shell))
         self.product.log = silent
