@@ -113,6 +113,11 @@ class Promises:
             lives = other.is_up and other.boot == entry.incarnation and entry.is_alive
             if lives and command not in other.ledger.commands:
                 self.fail(f"{command!r} is done on {node.name}, but {name} lacks it")
+            if lives and other.applied_index <= node.applied_index:
+                # Who knows no more than the one who asked must not take its queues for gone.
+                seen = other.member.nodes.get(node.name)
+                if seen is not None and not seen.is_alive and seen.incarnation == node.boot:
+                    self.fail(f"{command!r} is done on {node.name}, which is down for {name}")
         self.answered.add(command)
 
     def failed(self, node: MemberNode, effect: effects.ProposalFailed, command: bytes) -> None:

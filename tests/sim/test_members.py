@@ -92,8 +92,10 @@ def test_a_seed_catches(mutant: type[Member]) -> None:
 # -- by hand
 
 
-def settled(founders: int = 3, spares: int = 0, seed: int = 1) -> MemberCluster:
-    cluster = MemberCluster(seed, founders, spares)
+def settled(
+    founders: int = 3, spares: int = 0, seed: int = 1, member_class: type[Member] = Member
+) -> MemberCluster:
+    cluster = MemberCluster(seed, founders, spares, member_class=member_class)
     cluster.start()
     assert cluster.run_until(lambda: all(n.member.ready for n in cluster.nodes.values()), 5_000)
     return cluster
@@ -166,6 +168,27 @@ def test_silence_tells_after_two_seconds_and_a_word_brings_back() -> None:
     assert alive(cluster, name) is True
     assert cluster.promises.counts[Change.UP] == 3
     recover(cluster)
+
+
+def ask_right_after_a_heal(seed: int, member_class: type[Member]) -> None:
+    cluster = settled(seed=seed, member_class=member_class)
+    name = follower_of(cluster)
+    cluster.network.part([name], list(cluster.nodes))
+    assert cluster.run_until(lambda: alive(cluster, name) is False, 3_000)
+    cluster.network.heal()
+    asking = cluster.nodes[name]
+    for number in range(20):
+        asking.propose(b"%d" % number)
+        asking.pump()
+        cluster.run_ms(20)
+    assert cluster.run_until(lambda: not asking.asked, 5_000)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_is_told_before_all_know_that_a_node_is_back(seed: int) -> None:
+    ask_right_after_a_heal(seed, Member)
+    with pytest.raises(Violation, match="which is down for"):
+        ask_right_after_a_heal(seed, member_mutants.TellsBeforeItIsBack)
 
 
 def test_done_waits_for_a_slow_node_until_it_is_down() -> None:
