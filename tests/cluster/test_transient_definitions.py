@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pika
 import pytest
-from cluster_clients import NODES, Clients, counts, drain, publish, refused
+from cluster_clients import NODES, Clients, counts, drain, eventually, is_gone, publish, refused
 
 from warren.testing import Cluster
 
@@ -86,3 +86,38 @@ def test_two_of_three_come_back(cluster: Cluster, name: str) -> None:
             for home in NODES:
                 assert counts(clients.channel(node), f"{name}.{home}") == (0, 0)
         refused(404, "no exchange", lambda: clients.channel(1).queue_bind(f"{name}.1", name))
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_what_lives_with_one_node_goes_with_it(cluster: Cluster, name: str, node: int) -> None:
+    """Queues that are not durable, also auto-delete and exclusive ones, and what led to them."""
+    with Clients(cluster) as clients:
+        channel = clients.channel(node)
+        channel.queue_declare(f"{name}.t", arguments={"x-queue-master-locator": "client-local"})
+        channel.queue_declare(f"{name}.a", auto_delete=True)
+        channel.queue_declare(f"{name}.e", exclusive=True)
+        channel.queue_declare(f"{name}.d", durable=True, auto_delete=True)
+        # One that goes with its last binding, and one that does not.
+        channel.exchange_declare(f"{name}.x", "fanout", durable=True, auto_delete=True)
+        channel.exchange_declare(f"{name}.y", "fanout", durable=True)
+        for exchange in (f"{name}.x", f"{name}.y"):
+            channel.queue_bind(f"{name}.t", exchange)
+    with Clients(cluster) as clients:
+        clients.channel(node).queue_declare(f"{name}.e", exclusive=True)
+        cluster.kill(node)
+        others = [other for other in NODES if other != node]
+        for other in others:
+            for kind in "tae":
+                eventually(lambda o=other, k=kind: is_gone(clients.channel(o), f"{name}.{k}"))
+            assert not knows(clients, other, f"{name}.x")
+            assert knows(clients, other, f"{name}.y")
+        cluster.start(node)
+        cluster.wait_until_ready()
+        for any_node in NODES:
+            for kind in "tae":
+                assert is_gone(clients.channel(any_node), f"{name}.{kind}")
+            assert not knows(clients, any_node, f"{name}.x")
+            assert counts(clients.channel(any_node), f"{name}.d") == (0, 0)
+        channel = clients.confirming(others[0])
+        with pytest.raises(pika.exceptions.UnroutableError):
+            channel.basic_publish(f"{name}.y", "", b"x", mandatory=True)
