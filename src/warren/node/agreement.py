@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: How long the loop is held by a part of something long, in seconds.
 SLICE_S = 0.01
+#: So many changes are put in place in one go.
+ENTRIES_OF_A_STEP = 128
 #: How long a stopping leader waits for another one, in seconds.
 HAND_OVER_S = 0.6
 
@@ -182,8 +184,10 @@ class Agreement:
         self._errands: dict[int, Errand] = {}
         #: Since when changes are under way, and which; the oldest first.
         self._asked: deque[tuple[int, int]] = deque()
-        #: An image that is being taken over, and what must not be done before it is in place.
+        #: What takes long is done in steps, an image that is taken over or very many changes; and
+        #: what must not be done before that.
         self._steps: Iterator[None] | None = None
+        self._is_restoring = False
         self._put_off: list[effects.MemberEffect] = []
         self._links: Links | None = None
         self._in_turn: Turn | None = None
@@ -322,7 +326,7 @@ class Agreement:
             leader=raft.leader,
             commit_index=raft.commit_index,
             applied_index=member.applied_index,
-            is_ready=member.ready and self._steps is None,
+            is_ready=member.ready and not self._is_restoring,
             has_quorum=self.has_quorum,
             nodes=dict(member.nodes),
             voters=raft.membership.voters,
@@ -427,24 +431,26 @@ class Agreement:
 
     def _carry_out(self) -> None:
         self._give_up_overdue()
-        if self._steps is not None:
-            self._go_on(SLICE_S)
+        until_s = time.monotonic() + SLICE_S
         while not self._is_over:
             taken = self.member.take_effects()
-            if not taken:
-                break
-            self._carry_out_all(taken)
-        if self._steps is not None:
-            self._wake()
-        elif not self._is_over:
-            self._definitions.reached(self.member.applied_index)
+            if taken:
+                self._carry_out_all(taken)
+            elif self._steps is None:
+                self._definitions.reached(self.member.applied_index)
+                return
+            elif time.monotonic() >= until_s:
+                self._wake()
+                return
+            else:
+                self._go_on(until_s)
 
     def _carry_out_all(self, taken: Sequence[effects.MemberEffect]) -> None:
         carriers = self._carriers
         # Definitions that come one after the other are put in place together.
         for kind, same in groupby(taken, type):
             if kind is effects.ApplyDefinition and self._steps is None:
-                self._definitions.apply(cast("list[effects.ApplyDefinition]", list(same)))
+                self._apply(cast("list[effects.ApplyDefinition]", list(same)))
                 continue
             for effect in same:
                 if self._steps is None or _goes_on(effect):
@@ -452,17 +458,30 @@ class Agreement:
                 else:
                     self._put_off.append(effect)
 
+    def _apply(self, entries: list[effects.ApplyDefinition]) -> None:
+        """Very many, which a node that was away has missed, would hold the loop up."""
+        if len(entries) <= ENTRIES_OF_A_STEP:
+            self._definitions.apply(entries)
+        else:
+            self._steps = self._apply_in_steps(entries)
+
+    def _apply_in_steps(self, entries: list[effects.ApplyDefinition]) -> Iterator[None]:
+        for first in range(0, len(entries), ENTRIES_OF_A_STEP):
+            self._definitions.apply(entries[first : first + ENTRIES_OF_A_STEP])
+            yield
+
     def _restore(self, effect: effects.RestoreDefinitions) -> None:
         self._steps = self._definitions.restore(effect.index, effect.image)
+        self._is_restoring = self._steps is not None
 
-    def _go_on(self, most_s: float) -> None:
-        """Take over a bit more of an image; when it is there, do what has waited for that."""
+    def _go_on(self, until_s: float) -> None:
+        """Take the next steps; when there are no more, do what has waited for that."""
         assert self._steps is not None
-        until_s = time.monotonic() + most_s
         for _ in self._steps:
             if time.monotonic() >= until_s:
                 return
         self._steps = None
+        self._is_restoring = False
         waiting, self._put_off = self._put_off, []
         self._carry_out_all(waiting)
 
@@ -546,7 +565,7 @@ class Agreement:
 
 
 def _goes_on(effect: effects.MemberEffect) -> bool:
-    """What is done while an image is taken over: a part in Raft, but nobody is told that it is."""
+    """What is done between steps: a part in Raft, but nobody is told that anything is applied."""
     if isinstance(effect, effects.SendFrame):
         return effect.kind != control_frames.APPLIED
     return isinstance(effect, Persist)
