@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from in_one_process import InOneProcess, over, propose_many
+from in_one_process import InOneProcess, Ledger, over, propose_many
 
 from warren.cluster.control_frames import APPLIED, CHANGE_BYTES_MAX
-from warren.cluster.member_effects import Why
+from warren.cluster.member_effects import ApplyDefinition, NodesChanged, Why
 from warren.cluster.member_settings import MemberSettings
 from warren.cluster.metadata import Node
 from warren.cluster.raft.settings import Settings
 from warren.cluster.raft_storage import FileRaftStorage
+from warren.model.errand import Errand
 from warren.node.agreement import ProposalError
 from warren.node.agreement_files import AgreementFiles
 from warren.node.errors import RefusedError, StartError
@@ -121,6 +122,108 @@ def test_a_node_that_was_away_gets_an_image(tmp_path: Path) -> None:
         assert same_everywhere(world)
 
     in_a_world(story, tmp_path, SHORT_LOGS)
+
+
+class InSteps(Ledger):
+    """Takes an image over in many steps, and counts what it is asked for before it has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_whole = True
+        self.steps = 0
+
+    def restore(self, index: int, image: bytes) -> Iterator[None]:  # type: ignore[override]
+        self.is_whole = False
+        for _ in range(150):
+            time.sleep(0.005)
+            self.steps += 1
+            yield
+        super().restore(index, image)
+        self.is_whole = True
+
+    def apply(self, entries: Sequence[ApplyDefinition]) -> None:
+        assert self.is_whole
+        super().apply(entries)
+
+    def nodes_changed(self, change: NodesChanged) -> None:
+        assert self.is_whole
+        super().nodes_changed(change)
+
+    def reached(self, index: int) -> None:
+        assert self.is_whole
+
+
+def test_an_image_in_steps_holds_nobody_up(
+    tmp_path: Path, judge_time: Callable[[float, float], None]
+) -> None:
+    """Raft goes on meanwhile, and nobody is told that something is applied which is not."""
+
+    async def story(world: InOneProcess) -> None:
+        await world.start()
+        away = next(place for place in world.up() if place is not world.leader)
+        away.kill()
+        await away.agreement.stop()
+        await propose_many(world.leader, 200, 20)
+        slow = away.ledger = InSteps()
+        away.start()
+        longest_s, looked_s = 0.0, time.monotonic()
+        while not away.agreement.status().is_ready:
+            await asyncio.sleep(0.001)
+            longest_s = max(longest_s, time.monotonic() - looked_s)
+            looked_s = time.monotonic()
+            if not slow.is_whole and slow.steps > 50 and not meanwhile:
+                meanwhile.append(world.leader.agreement.propose(b"meanwhile"))
+        await over(meanwhile[0])
+        assert slow.is_whole
+        assert slow.steps == 150
+        assert slow.restored == 1
+        assert same_everywhere(world)
+        judge_time(longest_s, 0.05)
+
+    meanwhile: list[Errand] = []
+    in_a_world(story, tmp_path, SHORT_LOGS)
+
+
+def test_a_node_that_stops_has_the_whole_image(tmp_path: Path) -> None:
+    async def story(world: InOneProcess) -> None:
+        await world.start()
+        away = next(place for place in world.up() if place is not world.leader)
+        away.kill()
+        await away.agreement.stop()
+        await propose_many(world.leader, 200, 20)
+        slow = away.ledger = InSteps()
+        away.start()
+        await world.until(lambda: slow.steps > 10)
+        await away.agreement.stop()
+        assert slow.is_whole
+        assert slow.steps == 150
+
+    in_a_world(story, tmp_path, SHORT_LOGS)
+
+
+def test_changes_are_given_up_without_a_majority(tmp_path: Path) -> None:
+    """Those that were not sent to anybody are never made."""
+    soon = replace(MemberSettings(), give_up_ms=1_000)
+
+    async def story(world: InOneProcess) -> None:
+        await world.start()
+        follower = next(place for place in world.up() if place is not world.leader)
+        for place in list(world.up()):
+            if place is not follower:
+                place.kill()
+                await place.agreement.stop()
+        with pytest.raises(ProposalError, match="no majority") as caught:
+            await over(follower.agreement.propose(b"never"))
+        assert caught.value.why is Why.NO_MAJORITY
+        assert follower.agreement.status().proposals == 0
+        for place in world.places.values():
+            if not place.is_up:
+                place.start()
+        await over(follower.agreement.propose(b"again"))
+        # The others may count as down still: then they hear of it a moment later.
+        await world.until(lambda: all(p.ledger.changes == [b"again"] for p in world.up()))
+
+    in_a_world(story, tmp_path, soon)
 
 
 def test_the_next_change_after_the_death_of_the_leader(

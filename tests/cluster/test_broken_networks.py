@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import aio_pika
 import pytest
 from cluster_clients import (
     NODES,
     PERSISTENT,
+    SOON_S,
     Clients,
     can_connect,
     counts,
@@ -82,6 +85,46 @@ def test_a_node_behind_a_broken_network(
 
     mend(cluster)
     eventually(lambda: counts_if_there(clients, alone, f"{name}.made"), (0, 0))
+    check_all_reach_all(clients, name)
+
+
+def test_aio_pika_behind_a_broken_network(cluster: Cluster, clients: Clients, name: str) -> None:
+    """Clients of the node that is cut off are sent away and come back; the others go on."""
+    alone, near = 3, 1
+    declare_one_on_each(clients, name)
+
+    async def until(look: Callable[[], object]) -> None:
+        await asyncio.to_thread(eventually, look)
+
+    async def main() -> list[bytes]:
+        got: list[bytes] = []
+
+        async def on_message(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+            async with message.process():
+                got.append(message.body)
+
+        there = await aio_pika.connect_robust(cluster.url(alone), reconnect_interval=0.2)
+        async with there, await aio_pika.connect(cluster.url(near)) as here:
+            queue = await (await there.channel()).get_queue(f"{name}.2")
+            await queue.consume(on_message)
+            await until(lambda: got == [b"before"])
+            exchange = (await here.channel()).default_exchange
+            for other in (1, 2):
+                cluster.links.cut(alone, other)
+            await until(lambda: not can_connect(clients, alone))
+            await exchange.publish(aio_pika.Message(b"meanwhile", delivery_mode=2), f"{name}.2")
+            with pytest.raises(aio_pika.exceptions.DeliveryError):
+                await exchange.publish(
+                    aio_pika.Message(b"lost", delivery_mode=2), f"{name}.{alone}"
+                )
+            await asyncio.to_thread(mend, cluster)
+            await until(lambda: b"meanwhile" in got)
+            await exchange.publish(aio_pika.Message(b"after", delivery_mode=2), f"{name}.2")
+            await until(lambda: b"after" in got)
+        return got
+
+    got = asyncio.run(asyncio.wait_for(main(), 4 * SOON_S))
+    assert got == [b"before", b"meanwhile", b"after"]
     check_all_reach_all(clients, name)
 
 

@@ -181,6 +181,29 @@ def test_partitions_that_are_ignored() -> None:
             assert counts(clients.channel(node), "new") == (0, 0)
 
 
+@pytest.mark.timeout(240)
+def test_what_is_declared_right_after_a_heal_is_there_for_all() -> None:
+    """Nobody is told of a queue before all others know that its node is back."""
+    ignoring = Cluster(3, config={"cluster_partition_handling": "ignore"})
+    with ignoring as cluster, Clients(cluster) as clients:
+        connections = {node: clients.connection(node) for node in NODES}
+        connections[2].channel().queue_declare("of-two", durable=True)
+        for number in range(4):
+            alone = number % 3 + 1
+            others = [node for node in NODES if node != alone]
+            cluster.isolate(alone)
+            connections[alone].sleep(3.0)  # that the others take it for gone, which takes two
+            cluster.heal()
+            queue = f"new-{number}"
+            connections[alone].channel().queue_declare(queue, durable=True)
+            for node in others:
+                channel = connections[node].channel()
+                channel.confirm_delivery()
+                publish(channel, queue, [b"from %d" % node])
+                assert counts(channel, queue)[0] > 0
+            eventually(lambda: counts_if_there(clients, 3, "of-two") is not None)
+
+
 def test_two_nodes_of_which_one_is_preferred() -> None:
     handling = "cluster_partition_handling"
     preferred = {

@@ -1,17 +1,19 @@
-"""The page that says which test shows what names tests that there are."""
+"""The pages that say which test shows what name tests that there are."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "operating-proof.md"
 
 
-def test_the_tests_that_the_page_names_are_there() -> None:
+@pytest.mark.parametrize("page", ["operating-proof.md", "cluster-proof.md"])
+def test_the_tests_that_the_page_names_are_there(page: str) -> None:
     missing = []
-    for line in PAGE.read_text().splitlines():
+    for line in (ROOT / "docs" / page).read_text().splitlines():
         text = ""
         for name in re.findall(r"`([^`]+)`", line):
             if re.fullmatch(r"[\w/]+\.py", name):

@@ -228,10 +228,6 @@ def test_what_is_transient_ends_with_the_cluster(cluster: Cluster, ha: str) -> N
         await_gone(cluster, clients, transient)
 
 
-@pytest.mark.xfail(
-    reason="the agreement keeps transient exchanges as it keeps others: docs/roadmap.md",
-    strict=True,
-)
 def test_transient_exchanges_end_with_the_cluster(cluster: Cluster, name: str) -> None:
     """List B, 16."""
     with Clients(cluster) as clients:

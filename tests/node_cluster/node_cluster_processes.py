@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -58,17 +59,28 @@ class Processes:
     def url(self, n: int) -> str:
         return self._nodes[n - 1].url
 
-    def start(self, n: int, clustered: bool = True, wait: bool = True) -> None:
-        """With `clustered`, others may join it: it says where its links are."""
+    def start(
+        self,
+        n: int,
+        clustered: bool = True,
+        wait: bool = True,
+        knows: Iterable[int] | None = None,
+        more: Mapping[str, object] | None = None,
+    ) -> None:
+        """With `clustered`, others may join it: it says where its links are.
+
+        It is told where the nodes are that it `knows`, by default all. `more` are keys of its
+        configuration.
+        """
         node = self._nodes[n - 1]
-        configuration = write_configuration([], node, self._directory / "cookie", {})
+        configuration = write_configuration([], node, self._directory / "cookie", more or {})
         lines = configuration.read_text().splitlines()
         kept = [line for line in lines if clustered or not line.startswith("cluster.listen")]
         # The others are where their names do not say.
         kept += [
             f"cluster.nodes.{other.name} = 127.0.0.1:{other.link_port}"
             for other in self._nodes
-            if other is not node
+            if other is not node and (knows is None or other.number in knows)
         ]
         configuration.write_text("\n".join(kept) + "\n")
         env = {"WARREN_RUNTIME_DIR": str(self._sockets)}
@@ -84,6 +96,16 @@ class Processes:
 
     def _socket(self, node: LocalNode) -> Path:
         return self._sockets / control_socket(node.name).name
+
+    def log(self, n: int) -> str:
+        """All that a node has logged."""
+        return self._nodes[n - 1].log.read_text(errors="replace")
+
+    def kill(self, n: int) -> None:
+        """As a crash would end it."""
+        process = self._running.pop(n)
+        process.kill()
+        process.wait()
 
     def stop(self, n: int) -> None:
         process = self._running.pop(n)

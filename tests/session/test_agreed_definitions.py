@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +18,10 @@ from warren.engine.metadata_format import Kind, encode_delete, encode_put, pack,
 from warren.engine.new_vhost import NewVHost
 from warren.model.errors import Postponed
 from warren.model.policy import Policy, PolicyError
+from warren.wire.tables import encode_table
+
+#: So long may a slice of an image of the definitions hold a node up. Judged by `make timing`.
+SLICE_S = 0.05
 
 
 @pytest.fixture
@@ -207,6 +213,68 @@ def test_an_image_makes_any_node_equal(three: Parliament) -> None:
     assert keeper.snapshot() == three.keepers[0].snapshot()
     assert behind.vhosts["/"].queues["b"].number == 3
     assert not behind.directory.has_user("guest")
+
+
+def image_of(bindings: int) -> bytes:
+    """Ten queues of another node, and so many bindings to them."""
+    none = encode_table({})
+    exchange = {"type": "direct", "auto_delete": False, "internal": False, "arguments": none}
+    queue = {"auto_delete": False, "arguments": none, "home": "n0"}
+    puts = [
+        encode_put(Kind.VHOST, ("/",), {"description": "", "tags": []}),
+        encode_put(Kind.EXCHANGE, ("/", "e"), exchange),
+        *(encode_put(Kind.QUEUE, ("/", f"q{n}"), {"id": n + 1, **queue}) for n in range(10)),
+    ]
+    for number in range(bindings):
+        key = ("/", "e", "queue", f"q{number % 10}", b"key-%d" % number, none)
+        puts.append(encode_put(Kind.BINDING, key, {}))
+    return pack(puts, last_queue_id=10, applied=7)
+
+
+def test_an_image_comes_in_slices_and_is_kept_whole(three: Parliament) -> None:
+    """Between two slices the loop goes on; what is on the disk never says half of it."""
+    records: list[bytes] = []
+    behind = make_bare_engine(node_name="n1")
+    behind.cluster = Others(three)
+    keeper = three.keeper(behind, records)
+    keeper.attach()
+    seen: list[bool] = []
+    image = image_of(3_000)
+    steps = keeper.taking_over(7, image)
+    for _ in steps:
+        under_way = keeper.under_way
+        assert under_way is not None
+        if not seen:
+            under_way.when_done(lambda: seen.append(True))
+            seen.append(False)
+        assert not keeper.is_whole
+        assert keeper.applied == 0
+        assert not records
+        assert not behind.restoring
+    assert seen == [False, True]
+    assert keeper.is_whole
+    assert keeper.applied == 7
+    assert len(records) == 1
+    assert keeper.snapshot() == image
+    head, changes = unpack(records[0])
+    assert head.number("applied") == 7
+    assert len(changes) == 3_000 + 12
+
+
+def test_no_slice_of_a_large_image_holds_the_loop(
+    three: Parliament, judge_time: Callable[[float, float], None]
+) -> None:
+    behind = make_bare_engine(node_name="n1")
+    behind.cluster = Others(three)
+    keeper = three.keeper(behind, [])
+    keeper.attach()
+    image = image_of(100_000)
+    slowest_s, began_s = 0.0, time.perf_counter()
+    for _ in keeper.taking_over(7, image):
+        slowest_s = max(slowest_s, time.perf_counter() - began_s)
+        began_s = time.perf_counter()
+    slowest_s = max(slowest_s, time.perf_counter() - began_s)
+    judge_time(slowest_s, SLICE_S)
 
 
 def test_homes_are_chosen_by_the_locator(three: Parliament) -> None:

@@ -192,6 +192,7 @@ class BrokerNode(MemberNode):
             data_dir=Path("/nonexistent"),
             in_turn=self.in_turn,
             failure=SimpleNamespace(error=None),
+            is_open=True,
         )
         self.product = SimProduct(cast("Any", shell))
         self.product.log = silent
@@ -391,7 +392,8 @@ class BrokerNode(MemberNode):
             case Persist():
                 self.disk.write(effect, self._on_synced(), self.in_life(self.fail_disk))
             case effects.RestoreDefinitions():
-                self.product.restore(effect.index, effect.image)
+                for _ in self.product.restore(effect.index, effect.image) or ():
+                    pass
             case effects.NodesChanged():
                 self.cluster.promises.nodes_changed(self, effect)
                 self.product.nodes_changed(effect)

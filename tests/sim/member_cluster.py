@@ -37,6 +37,12 @@ class Promises:
         #: node -> what was committed when it had last reason to doubt what it knew
         self._floors: dict[str, int] = {}
         self._incarnations: dict[int, dict[str, int]] = {}
+        self._eras: dict[int, bool] = {}
+        #: What was proposed so far, and so much of it before no node ran any more.
+        self._proposed: list[bytes] = []
+        self._before_stop = 0
+        #: The lives that were ready since then.
+        self._looked_at: set[tuple[str, int]] = set()
         self.answered: set[bytes] = set()
         self.unknown: set[bytes] = set()
         self.counts: Counter[object] = Counter()
@@ -57,6 +63,25 @@ class Promises:
         known = node.member.nodes[node.name]
         if (known.incarnation, known.is_alive) != (node.boot, True):
             self.fail(f"{node.name} is ready but down")
+        if (node.name, node.boot) not in self._looked_at:
+            self._looked_at.add((node.name, node.boot))
+            self._look_at_era(node)
+
+    def _look_at_era(self, node: MemberNode) -> None:
+        """If all definitions were transient, those made before all stopped would be gone."""
+        era = node.member._machine.metadata.era
+        for command in self._proposed[: self._before_stop]:
+            if node.ledger.commands.get(command, 0) > era:
+                self.fail(f"{node.name} is ready with what was transient before all stopped")
+
+    def proposed(self, command: bytes) -> None:
+        self._proposed.append(command)
+
+    def crashed(self) -> None:
+        if not self.cluster.up:
+            self._before_stop = len(self._proposed)
+            self._looked_at.clear()
+            self.counts["all stopped"] += 1
 
     def defined(self, node: MemberNode) -> None:
         """Equal digests after an index: the same changes in the same order, none left out."""
@@ -72,6 +97,10 @@ class Promises:
         table = {name: entry.incarnation for name, entry in effect.table.items()}
         if self._incarnations.setdefault(effect.index, table) != table:
             self.fail(f"{node.name} has another table at {effect.index}")
+        if effect.what is not effects.Change.RESTORED:
+            self.counts["eras"] += effect.ends_era
+            if self._eras.setdefault(effect.index, effect.ends_era) is not effect.ends_era:
+                self.fail(f"{node.name} ends another era at {effect.index}")
         for name, entry in effect.table.items():
             if entry.incarnation > self.cluster.nodes[name].boot:
                 self.fail(f"{name} is registered in a life that it has not had")
@@ -84,6 +113,11 @@ class Promises:
             lives = other.is_up and other.boot == entry.incarnation and entry.is_alive
             if lives and command not in other.ledger.commands:
                 self.fail(f"{command!r} is done on {node.name}, but {name} lacks it")
+            if lives and other.applied_index <= node.applied_index:
+                # Who knows no more than the one who asked must not take its queues for gone.
+                seen = other.member.nodes.get(node.name)
+                if seen is not None and not seen.is_alive and seen.incarnation == node.boot:
+                    self.fail(f"{command!r} is done on {node.name}, which is down for {name}")
         self.answered.add(command)
 
     def failed(self, node: MemberNode, effect: effects.ProposalFailed, command: bytes) -> None:

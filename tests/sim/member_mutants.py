@@ -25,6 +25,19 @@ class DoneTooEarly(Member):
         self._applied = _KnowsItselfOnly(self.node, self.incarnation)
 
 
+class _NeverBack(AppliedEverywhere):
+    def look(self, table: Mapping[str, Node], index: int, is_leap: bool = False) -> None:
+        pass
+
+
+class TellsBeforeItIsBack(Member):
+    """What was asked of a node that had counted as down is told before all know that it is back."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._applied = _NeverBack(self.node, self.incarnation)
+
+
 class _NumbersAnew(Proposals):
     def _retries(self, now_ms: int) -> list[bytes]:
         again = list(self._in_flight.values())
@@ -59,3 +72,11 @@ class WakesUpReady(Member):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._readiness = _NeverDoubts(self.settings)
+
+
+class ServesTheOldEra(Member):
+    """A node serves clients before it is known whether one of those that had it all still runs."""
+
+    @property
+    def ready(self) -> bool:
+        return self._readiness.is_checked and self._machine.counts_as_alive

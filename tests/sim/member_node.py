@@ -97,6 +97,12 @@ class MemberNode(SimNode):
 
         return Watched
 
+    def crash(self) -> None:
+        was_up = self.is_up
+        super().crash()
+        if was_up:
+            self.cluster.promises.crashed()
+
     def pause(self) -> None:
         if not self._paused:
             self.was_paused_at_ms = self.now_ms
@@ -154,6 +160,7 @@ class MemberNode(SimNode):
             self.world.at(at, self._in_this_life(lambda: self._tick_due(at)))
 
     def propose(self, command: bytes) -> None:
+        self.cluster.promises.proposed(command)
         self.asked[self.member.propose(command)] = command
 
     def _persisted(self, token: int) -> None:

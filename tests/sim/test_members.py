@@ -26,6 +26,7 @@ BY_SEED: dict[type[Member], tuple[int, str, int]] = {
     member_mutants.DoneTooEarly: (0, "lacks it", 20),
     member_mutants.ProposesTwice: (0, "was applied at", 20),
     member_mutants.WakesUpReady: (55, "does not know what was committed", 40),
+    member_mutants.ServesTheOldEra: (0, "transient before all stopped", 20),
 }
 
 
@@ -65,6 +66,8 @@ def test_schedules_are_not_empty() -> None:
         Change.UP: 5,
         Change.REGISTERED: 200,
         Change.RESTORED: 100,
+        "all stopped": 10,
+        "eras": 20,
     }
     for what, at_least in least.items():
         assert counts[what] >= at_least, f"{what}: {counts[what]} times"
@@ -89,8 +92,10 @@ def test_a_seed_catches(mutant: type[Member]) -> None:
 # -- by hand
 
 
-def settled(founders: int = 3, spares: int = 0, seed: int = 1) -> MemberCluster:
-    cluster = MemberCluster(seed, founders, spares)
+def settled(
+    founders: int = 3, spares: int = 0, seed: int = 1, member_class: type[Member] = Member
+) -> MemberCluster:
+    cluster = MemberCluster(seed, founders, spares, member_class=member_class)
     cluster.start()
     assert cluster.run_until(lambda: all(n.member.ready for n in cluster.nodes.values()), 5_000)
     return cluster
@@ -165,6 +170,27 @@ def test_silence_tells_after_two_seconds_and_a_word_brings_back() -> None:
     recover(cluster)
 
 
+def ask_right_after_a_heal(seed: int, member_class: type[Member]) -> None:
+    cluster = settled(seed=seed, member_class=member_class)
+    name = follower_of(cluster)
+    cluster.network.part([name], list(cluster.nodes))
+    assert cluster.run_until(lambda: alive(cluster, name) is False, 3_000)
+    cluster.network.heal()
+    asking = cluster.nodes[name]
+    for number in range(20):
+        asking.propose(b"%d" % number)
+        asking.pump()
+        cluster.run_ms(20)
+    assert cluster.run_until(lambda: not asking.asked, 5_000)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_is_told_before_all_know_that_a_node_is_back(seed: int) -> None:
+    ask_right_after_a_heal(seed, Member)
+    with pytest.raises(Violation, match="which is down for"):
+        ask_right_after_a_heal(seed, member_mutants.TellsBeforeItIsBack)
+
+
 def test_done_waits_for_a_slow_node_until_it_is_down() -> None:
     cluster = settled()
     leader = cluster.leader
@@ -236,3 +262,61 @@ def test_hand_over() -> None:
     assert cluster.run_until(
         lambda: cluster.leader is not None and cluster.leader is not leader, 100
     )
+
+
+def eras(cluster: MemberCluster) -> set[int]:
+    return {node.member._machine.metadata.era for node in cluster.nodes.values()}
+
+
+def is_ready(cluster: MemberCluster) -> bool:
+    return all(node.is_up and node.member.ready for node in cluster.nodes.values())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_transient_outlives_a_rolling_restart(seed: int) -> None:
+    cluster = settled(seed=seed)
+    before = eras(cluster)
+    for node in cluster.nodes.values():
+        node.crash()
+        cluster.run_ms(300)
+        node.start()
+        assert cluster.run_until(lambda: is_ready(cluster), 3_000)
+    assert eras(cluster) == before
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_transient_ends_when_all_have_stopped(seed: int) -> None:
+    cluster = settled(seed=seed)
+    before = max(eras(cluster))
+    for node in cluster.nodes.values():
+        node.crash()
+    for node in cluster.nodes.values():
+        node.start()
+    assert cluster.run_until(lambda: is_ready(cluster), 5_000)
+    (now,) = eras(cluster)
+    assert now > before
+
+
+def test_a_node_that_stays_away_does_not_keep_what_is_transient() -> None:
+    """The others cannot know that it does not run, until it is silent for long enough."""
+    cluster = settled()
+    before = max(eras(cluster))
+    for node in cluster.nodes.values():
+        node.crash()
+    two = [cluster.nodes[name] for name in ("n1", "n2")]
+    cluster.network.part(["n3"], ["n1", "n2"])
+    for node in two:
+        node.start()
+    assert cluster.run_until(lambda: all(node.member.ready for node in two), 5_000)
+    assert all(node.member._machine.metadata.era > before for node in two)
+
+
+def test_one_who_was_cut_off_ends_nothing() -> None:
+    cluster = settled()
+    before = eras(cluster)
+    name = follower_of(cluster)
+    cluster.network.part([name], list(cluster.nodes))
+    assert cluster.run_until(lambda: alive(cluster, name) is False, 3_000)
+    cluster.network.heal()
+    assert cluster.run_until(lambda: is_ready(cluster), 3_000)
+    assert eras(cluster) == before

@@ -39,8 +39,10 @@ from warren.cluster.metadata_commands import (
     NodeDown,
     NodeUp,
     Register,
+    Result,
     decode_result,
     encode_command,
+    encode_result,
 )
 from warren.cluster.raft import codec
 from warren.cluster.raft.effects import Persist, Restore
@@ -50,6 +52,7 @@ from warren.cluster.sessions import OpenSession, Sessions, encode_proposal
 
 SETTINGS = MemberSettings()
 CHANGE = encode_command(Define(b"x"))
+DONE = encode_result(Result(Answer.DONE))
 TABLE = {"a": Node(1, True), "b": Node(1, True), "c": Node(3, True)}
 
 
@@ -163,7 +166,7 @@ def test_an_image_tells_what_was_applied_and_what_is_lost() -> None:
     data = proposals.due(0)
     sessions.apply(index, data[1])
     applied, lost = proposals.restored(sessions)
-    assert [proposal.ticket for proposal in applied] == [2]
+    assert [(proposal.ticket, result) for proposal, result in applied] == [(2, DONE)]
     assert not lost
     applied, lost = proposals.restored(machine()[0])
     assert [proposal.ticket for proposal in lost] == [1]

@@ -116,19 +116,53 @@ def test_an_unfinished_save_is_cut_off_wherever_it_ends(
     assert loaded(tmp_path) == after
 
 
-def test_every_flipped_byte_before_the_last_save_is_noticed(
-    storage: FileRaftStorage, tmp_path: Path
-) -> None:
+def test_every_flipped_bit_is_noticed(storage: FileRaftStorage, tmp_path: Path) -> None:
+    """Also of the last save: it was answered as well."""
     storage.save([appended(1, 2, 2, 3)])
-    size = log_of(tmp_path).stat().st_size
     storage.save([appended(2, 4, 4)])
     log = log_of(tmp_path)
     whole = log.read_bytes()
-    for at in range(size):
-        log.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
-        with pytest.raises(RaftStorageDamagedError):
-            loaded(tmp_path)
-        assert log.stat().st_size == len(whole), "damaged files stay as they are"
+    for at in range(len(whole)):
+        for bit in range(8):
+            log.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << bit)]) + whole[at + 1 :])
+            with pytest.raises(RaftStorageDamagedError):
+                loaded(tmp_path)
+            assert log.stat().st_size == len(whole), "damaged files stay as they are"
+
+
+def test_a_save_whose_sectors_were_written_in_another_order_is_cut_off(
+    storage: FileRaftStorage, tmp_path: Path
+) -> None:
+    before, log = loaded(tmp_path), log_of(tmp_path)
+    size = log.stat().st_size
+    storage.save([appended(1, 2, *range(2, 400))])
+    whole = log.read_bytes()
+    first = -(-size // 512) * 512
+    assert first + 1024 < len(whole)
+    for at in range(first, len(whole) - 512, 512):
+        log.write_bytes(whole[:at] + bytes(512) + whole[at + 512 :])
+        assert loaded(tmp_path) == before
+        assert log.stat().st_size == size
+
+
+def test_a_log_of_the_first_format_is_read_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(raft_storage, "FORMAT", 1)
+        earlier.setattr(raft_storage, "_END_MARK", b"")
+        storage = FileRaftStorage(str(tmp_path))
+        storage.create(FOUNDERS)
+        storage.save([appended(1, 2, 2)])
+        storage.save([compacted(1, 2, 2)])
+        storage.close()
+    storage = FileRaftStorage(str(tmp_path))
+    assert storage.load() is not None
+    storage.save([appended(3, 3, 3)])
+    storage.close()
+    again = loaded(tmp_path)
+    assert again is not None
+    assert again.entries[-1] == entry(3)
 
 
 def test_a_damaged_or_missing_snapshot_is_noticed(storage: FileRaftStorage, tmp_path: Path) -> None:
@@ -290,7 +324,13 @@ def test_entries_that_look_like_records_are_none(storage: FileRaftStorage, tmp_p
     whole = bytearray(log.read_bytes())
     whole[size + 2] ^= 1
     log.write_bytes(bytes(whole))
-    assert loaded(tmp_path) == before
+    with pytest.raises(RaftStorageDamagedError, match="the last record of"):
+        loaded(tmp_path)
+    whole[size + 2] ^= 1
+    for missing in (1, 3, 5, 50):
+        log.write_bytes(bytes(whole[:-missing]))
+        assert loaded(tmp_path) == before
+        assert log.stat().st_size == size
 
 
 @st.composite

@@ -18,6 +18,7 @@ from warren.cluster.member_liveness import Liveness
 from warren.cluster.member_machine import MemberMachine, decode_image, encode_image
 from warren.cluster.member_proposals import Proposal, Proposals
 from warren.cluster.member_readiness import Readiness
+from warren.cluster.member_witness import NOBODY, Witnessing
 from warren.cluster.metadata import Node, View, ViewCommand
 from warren.cluster.metadata_commands import (
     Answer,
@@ -104,6 +105,7 @@ class Member:
         self._liveness = Liveness(node, incarnation, settings.silent_ms, now_ms)
         self._readiness = Readiness(settings)
         self._applied = AppliedEverywhere(node, incarnation)
+        self._witnessing = Witnessing(node, incarnation)
         self.applied_index = 0
         self._definitions_applied = definitions_applied
         self._founding_id = cluster_id
@@ -158,7 +160,7 @@ class Member:
     @property
     def ready(self) -> bool:
         """Whether the node may serve clients."""
-        return self._readiness.is_checked and self._counts_as_alive
+        return self._readiness.is_checked and self._machine.counts_as_alive and self._machine.bears
 
     @property
     def next_tick_ms(self) -> int:
@@ -168,10 +170,6 @@ class Member:
     def has_quorum(self, now_ms: int) -> bool:
         """Whether a leader was in touch lately."""
         return self._readiness.has_quorum(now_ms)
-
-    @property
-    def _counts_as_alive(self) -> bool:
-        return self._machine.counts_as_alive
 
     # -- inputs
 
@@ -228,6 +226,10 @@ class Member:
     def propose(self, change: bytes) -> int:
         """Have a change of the definitions applied everywhere; the ticket of what comes of it."""
         return self._propose(Define(change), len(change))
+
+    def give_up(self, tickets: set[int]) -> None:
+        """Nobody waits any more for what comes of these."""
+        self._proposals.give_up(tickets)
 
     def change_view(self, command: ViewCommand) -> int:
         """Have a view made or changed; the ticket of what comes of it."""
@@ -330,6 +332,7 @@ class Member:
         if leader is None or self._is_far_behind():
             return
         self._register()
+        self._bear_witness(leader)
         due = self._proposals.due(self._now_ms)
         if leader == self.node:
             self._crowd.add(due)
@@ -401,11 +404,11 @@ class Member:
             self._proposals.look(self._sessions)
 
     def _answered(self, proposal: Proposal, index: int, result: bytes) -> None:
-        self._has_registered |= proposal.ticket == self._register_ticket
-        if result == _DONE:
-            self._applied.wait(index, proposal.ticket)
+        if proposal.ticket == NOBODY:
+            self._witnessing.is_under_way = False
             return
-        answer = decode_result(result).answer
+        self._has_registered |= proposal.ticket == self._register_ticket
+        answer = Answer.DONE if result == _DONE or not result else decode_result(result).answer
         if answer is Answer.DONE:
             self._applied.wait(index, proposal.ticket)
         elif proposal.ticket == self._register_ticket:
@@ -425,10 +428,12 @@ class Member:
         self._undecided.clear()
         self._machine.restored(snapshot.index, image.definitions)
         applied, lost = self._proposals.restored(self._sessions)
-        for proposal in applied:
-            self._applied.wait(snapshot.index, proposal.ticket)
+        for proposal, result in applied:
+            self._answered(proposal, snapshot.index, result)
         for proposal in lost:
-            if proposal.ticket == self._register_ticket:
+            if proposal.ticket == NOBODY:
+                self._witnessing.is_under_way = False
+            elif proposal.ticket == self._register_ticket:
                 self._register_ticket = 0  # Twice does no harm.
             else:
                 self._effects.append(effects.ProposalFailed(proposal.ticket, effects.Why.UNKNOWN))
@@ -459,6 +464,12 @@ class Member:
             register = Register(self.node, self.incarnation, self._fresh)
             self._proposals.add_first(self._register_ticket, encode_command(register))
 
+    def _bear_witness(self, leader: str) -> None:
+        metadata = self._machine.metadata
+        witness = self._witnessing.due(metadata, leader) if metadata.unseen else None
+        if witness is not None:
+            self._proposals.add_first(NOBODY, encode_command(witness))
+
     def _registration_refused(self, answer: Answer) -> None:
         known = self.nodes.get(self.node)
         if answer is Answer.CONFLICT and known is not None:
@@ -474,8 +485,9 @@ class Member:
 
     def _role_changed(self, effect: raft_effects.RoleChanged) -> None:
         self._effects.append(effects.LeaderChanged(effect.role, effect.term, effect.leader))
-        if effect.leader is not None and (effect.leader, effect.term) != self._leader:
-            self._leader = (effect.leader, effect.term)
+        leader = (effect.leader, effect.term)
+        if effect.leader is not None and leader != self._leader:
+            self._leader = leader
             self._proposals.all_again()
         if effect.role is Role.LEADER:
             self._tick_ms = self._now_ms  # There may be somebody to declare down.
@@ -510,10 +522,7 @@ class Member:
             self._liveness.held_up(gap_ms)
             self.raft.tick(now_ms)
             if gap_ms > self.settings.suspended_ms:
-                self._suspended()
-
-    def _suspended(self) -> None:
-        self._readiness.doubt()
+                self._readiness.doubt()
 
     def _note_touch(self) -> None:
         """A leader that has just looked has a majority; others are in touch with the leader."""
@@ -523,13 +532,13 @@ class Member:
             self._readiness.in_touch(self.raft.leader_contact_ms)
 
     def _note_readiness(self) -> None:
-        if self._counts_as_alive:
+        if self._machine.counts_as_alive:
             self._readiness.check(self.raft, self._now_ms)
         else:
             self._readiness.doubt()
-        if self.ready is not self._was_ready:
-            self._was_ready = self.ready
-            self._effects.append(effects.ReadyChanged(self.ready))
+        if (ready := self.ready) is not self._was_ready:
+            self._was_ready = ready
+            self._effects.append(effects.ReadyChanged(ready))
 
     # -- what a leader looks after
 

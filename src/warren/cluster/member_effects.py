@@ -53,6 +53,8 @@ class NodesChanged(msgspec.Struct, frozen=True):
     what: Change
     node: str
     table: dict[str, Node]
+    #: No life that had the transient definitions is left: they are gone.
+    ends_era: bool = False
 
 
 class ViewsChanged(msgspec.Struct, frozen=True):
@@ -78,14 +80,16 @@ class ProposalDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class Why(enum.Enum):
-    """Why a proposal failed. It was not applied and will not be, but for the last of these."""
+    """Why a proposal failed. It was not applied and will not be, but for the last two of these."""
 
     TOO_LARGE = "the change is too large"
     BUSY = "too many changes are waiting"
     REFUSED = "it would break a rule"
     CONFLICT = "somebody else was faster"
     NOT_FOUND = "there is no such thing"
-    #: The only one after which it may have been applied: the node was too far behind to see it.
+    #: It may have been applied: the majority was lost after it was sent.
+    NO_MAJORITY = "no majority of the cluster's nodes can be reached"
+    #: It may have been applied: the node was too far behind to see it.
     UNKNOWN = "its outcome cannot be known any more"
 
 

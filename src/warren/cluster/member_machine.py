@@ -142,6 +142,11 @@ class MemberMachine:
         known = self.metadata.node(self._node)
         return known is not None and known.is_alive and known.incarnation == self._incarnation
 
+    @property
+    def bears(self) -> bool:
+        """Whether this life of this node has the transient definitions that are in force."""
+        return self.metadata.bearers.get(self._node) == self._incarnation
+
     def _tell_views(self, index: int, planned: bool = False) -> None:
         views = self.metadata.take_changed_views()
         if views:
@@ -150,6 +155,7 @@ class MemberMachine:
     def _carry_out(self, index: int, command: Command) -> Result:
         if isinstance(command, Register) and command.node in self.leaving:
             return Result(Answer.REFUSED)
+        era = self.metadata.era
         result = self.metadata.carry_out(index, command)
         if (
             isinstance(command, Forget)
@@ -168,5 +174,6 @@ class MemberMachine:
         ):
             node: str = getattr(command, "node")  # noqa: B009 - all in `_CHANGES` have one
             table = dict(self.metadata.nodes())
-            self.effects.append(NodesChanged(index, change, node, table))
+            ends_era = self.metadata.era > era
+            self.effects.append(NodesChanged(index, change, node, table, ends_era))
         return result

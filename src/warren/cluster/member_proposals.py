@@ -75,6 +75,13 @@ class Proposals:
         """Before all that wait, however many they are."""
         self._waiting.appendleft(Proposal(ticket, command))
 
+    def give_up(self, tickets: set[int]) -> None:
+        """Try these no more. What was sent before may still be applied, or never is."""
+        self._waiting = deque(it for it in self._waiting if it.ticket not in tickets)
+        self._in_flight = {
+            number: it for number, it in self._in_flight.items() if it.ticket not in tickets
+        }
+
     # -- going out
 
     def due(self, now_ms: int) -> list[bytes]:
@@ -161,8 +168,8 @@ class Proposals:
         if self.session and not sessions.holds(self.session):
             self._renew()
 
-    def restored(self, sessions: Sessions) -> tuple[list[Proposal], list[Proposal]]:
-        """The state was replaced; which proposals it includes, and which it may or may not."""
+    def restored(self, sessions: Sessions) -> tuple[list[tuple[Proposal, bytes]], list[Proposal]]:
+        """The state was replaced; what came of proposals by then, and which may be in it or not."""
         if not self.session:
             self.session = sessions.find(self.origin)
             return [], []
@@ -171,10 +178,12 @@ class Proposals:
             self._in_flight.clear()
             self._renew()
             return [], lost
-        applied = [
-            sequence for sequence in self._in_flight if sessions.has_applied(self.session, sequence)
-        ]
-        return [self._in_flight.pop(sequence) for sequence in applied], []
+        found = {number: sessions.result_of(self.session, number) for number in self._in_flight}
+        return [
+            (self._in_flight.pop(number), result)
+            for number, result in found.items()
+            if result is not None
+        ], []
 
     def _renew(self) -> None:
         """What was not applied in the old session waits again, in front of the others."""

@@ -20,6 +20,8 @@ class MemberSettings:
     #: A proposal that was not seen applied goes to the leader again, each time a bit later.
     retry_ms: int = 500
     retry_max_ms: int = 2_000
+    #: A change that has waited for so long, and there is no majority, is given up.
+    give_up_ms: int = 20_000
     #: A node that was silent for so long is down.
     silent_ms: int = 2_000
     #: Without a leader for so long, the node has no quorum.

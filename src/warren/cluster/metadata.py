@@ -67,6 +67,8 @@ class _Image(msgspec.Struct, array_like=True):
     nodes: dict[str, Node]
     views: dict[str, View]
     cluster_id: str = ""
+    bearers: dict[str, int] = msgspec.field(default_factory=dict)
+    era: int = 0
 
 
 _image_decoder = msgspec.msgpack.Decoder(_Image)
@@ -83,6 +85,13 @@ class Metadata:
         self._changed_views: dict[str, View | None] = {}
         #: Empty until the first leader has given the cluster one.
         self.cluster_id = ""
+        #: The lives (node -> incarnation) that have what is transient: each has seen one of the
+        #: others begin, so there was never a moment in which none of them ran.
+        self.bearers: dict[str, int] = {}
+        #: The entry at which what was transient ended for the last time, all nodes having stopped.
+        self.era = 0
+        #: The lives that are alive and have no part in it yet.
+        self.unseen: tuple[commands.Life, ...] = ()
 
     # -- looking
 
@@ -122,7 +131,15 @@ class Metadata:
     def image(self) -> bytes:
         """The whole state; equal states have equal images, whatever led to them."""
         records = list(self._records.items())
-        image = _Image(IMAGE_VERSION, records, self._nodes, self._views, self.cluster_id)
+        image = _Image(
+            IMAGE_VERSION,
+            records,
+            self._nodes,
+            self._views,
+            self.cluster_id,
+            self.bearers,
+            self.era,
+        )
         return msgspec.msgpack.encode(image, order="deterministic")
 
     def restore(self, image: bytes) -> None:
@@ -135,6 +152,8 @@ class Metadata:
         self._changed_views |= dict.fromkeys(self._views) | loaded.views
         self._nodes, self._views = loaded.nodes, loaded.views
         self.cluster_id = loaded.cluster_id
+        self.bearers, self.era = loaded.bearers, loaded.era
+        self._note_unseen()
 
     def digest(self) -> bytes:
         """A hash of the state, to compare nodes by."""
@@ -142,6 +161,12 @@ class Metadata:
 
     def carry_out(self, index: int, command: commands.Command) -> Result:
         """`apply` for a command that is decoded already."""
+        result = self._carry_out(index, command)
+        if type(command) in _OF_NODES:
+            self._renew_bearers(index)
+        return result
+
+    def _carry_out(self, index: int, command: commands.Command) -> Result:
         match command:
             case commands.Put():
                 return self._put(index, command)
@@ -157,6 +182,8 @@ class Metadata:
                 return self._drain(command)
             case commands.Forget():
                 return self._forget(command.node)
+            case commands.Witness():
+                return self._witness(command)
             case commands.Found():
                 return self._found(command.cluster_id)
             case commands.Define():
@@ -251,6 +278,41 @@ class Metadata:
 
         self._renew_views(lambda view: name in view.wanted or name in view.in_sync, without)
         return Result(Answer.DONE)
+
+    def _witness(self, command: commands.Witness) -> Result:
+        by = command.by
+        if self.bearers.get(by.node) != by.incarnation:
+            return _CONFLICT
+        for life in command.seen:
+            known = self._nodes.get(life.node)
+            if known is not None and known.incarnation == life.incarnation:
+                self.bearers[life.node] = life.incarnation
+        return Result(Answer.DONE)
+
+    def _renew_bearers(self, index: int) -> None:
+        """Lives that are over bear nothing; when no other does, what is transient ends.
+
+        Who is down may be cut off only, and bears on, unless nobody that is there does.
+        """
+        nodes, before = self._nodes, self.bearers
+        alive = {name: node.incarnation for name, node in nodes.items() if node.is_alive}
+        self.bearers = {
+            name: incarnation
+            for name, incarnation in before.items()
+            if name in nodes and nodes[name].incarnation == incarnation
+        }
+        if alive and not any(name in self.bearers for name in alive):
+            self.bearers = alive
+            self.era = index if before else self.era
+        self._note_unseen()
+
+    def _note_unseen(self) -> None:
+        lives = ((name, node) for name, node in sorted(self._nodes.items()) if node.is_alive)
+        self.unseen = tuple(
+            commands.Life(name, node.incarnation)
+            for name, node in lives
+            if name not in self.bearers
+        )
 
     def _found(self, cluster_id: str) -> Result:
         if self.cluster_id:
@@ -382,6 +444,9 @@ _ViewChange = (
     | commands.Place
 )
 ViewCommand = commands.CreateView | _ViewChange
+_OF_NODES = frozenset(
+    {commands.Register, commands.NodeDown, commands.NodeUp, commands.Forget, commands.Witness}
+)
 
 
 def _is_as_expected(record: Record | None, expected: int | None) -> bool:

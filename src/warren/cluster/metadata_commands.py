@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 #: The latest version; a command goes out with the first that has it.
-VERSION = 2
+VERSION = 3
 NodeName = Annotated[str, Meta(min_length=1, max_length=255)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 QueueId = Annotated[str, Meta(min_length=1, max_length=1024)]
@@ -103,6 +103,20 @@ class Drain(_Command, frozen=True, tag=15):
     drained: bool
 
 
+class Life(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A node, from one start of it to the next."""
+
+    node: NodeName
+    incarnation: Number
+
+
+class Witness(_Command, frozen=True, tag=16):
+    """One that has what is transient has seen others begin: they have it too; since version 3."""
+
+    by: Life
+    seen: Annotated[tuple[Life, ...], Meta(max_length=64)]
+
+
 class Define(_Command, frozen=True, tag=30):
     """A change of the definitions: its bytes mean something to the engine only."""
 
@@ -176,6 +190,7 @@ Command = (
     | Forget
     | Found
     | Drain
+    | Witness
     | Define
     | CreateView
     | DropView
@@ -206,6 +221,8 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
     version: int = 0
 
 
+#: The first version that knows a command, where that is not 1.
+_SINCE: dict[type[Command], int] = {Drain: 2, Witness: 3}
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _result_decoder = msgspec.msgpack.Decoder(Result)
 
@@ -215,8 +232,7 @@ class UnknownVersionError(Exception):
 
 
 def encode_command(command: Command) -> bytes:
-    version = 2 if isinstance(command, Drain) else 1
-    return bytes((version,)) + msgspec.msgpack.encode(command)
+    return bytes((_SINCE.get(type(command), 1),)) + msgspec.msgpack.encode(command)
 
 
 def decode_command(data: bytes) -> Command | None:

@@ -3,11 +3,12 @@
     <generation>.snapshot   the state machine's image, if there is one
     <generation>.log        a header, then a record for every save
 
-Every save is one record, synced before the next one is written. So a bad record at the very end is
-a save that never finished and was never answered: it is cut off. A bad record with a good one after
-it is damage to what was answered, and then nothing is loaded: a node that forgot a vote or an entry
-could undo what others have committed. A new snapshot begins a new generation, whose log becomes
-valid by being renamed; docs/adr/0007 says why this is no database.
+Every save is one record, synced before the next one is written, and ends with a mark. So a record
+at the very end that lacks its end, or a sector in its middle, is a save that never finished and was
+never answered: it is cut off. Anything else that is wrong is damage to what was answered, and then
+nothing is loaded: a node that forgot a vote or an entry could undo what others have committed. A
+new snapshot begins a new generation, whose log becomes valid by being renamed; docs/adr/0007 says
+why this is no database.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
     from warren.cluster.raft.effects import Persist
 
-FORMAT = 1
+#: The records of format 1 had no mark at their end.
+FORMAT = 2
+FORMATS = frozenset({1, 2})
 FILE_MODE = 0o640
 _LOG_MAGIC = b"WRNRAFTL"
 _SNAPSHOT_MAGIC = b"WRNRAFTS"
@@ -41,6 +44,10 @@ _RECORD_MAGIC = b"\xf5REC"
 #: magic, bytes of the payload, number of the record; then a CRC of these, the payload and the salt.
 _RECORD_HEADER = struct.Struct("<4sIQ")
 _RECORD_OVERHEAD = _RECORD_HEADER.size + _CRC.size
+#: No bit of it, if it is flipped, leaves a zero.
+_END_MARK = b"\xf5END"
+#: What a disk writes as a whole.
+_SECTOR_BYTES = 512
 _LOG_NAME = re.compile(r"([0-9a-f]{16})\.log")
 
 
@@ -87,6 +94,7 @@ class FileRaftStorage:
         self.path = path
         self._fd = -1
         self._salt = 0
+        self._end_mark = _END_MARK
         self._generation = 0
         self._records = 0
         self._failed = False
@@ -123,9 +131,10 @@ class FileRaftStorage:
         magic, version, salt, generation, base_index, base_term, length, checksum = (
             _LOG_HEADER.unpack_from(data)
         )
-        if (magic, version, generation) != (_LOG_MAGIC, FORMAT, self._generation):
+        if (magic, generation) != (_LOG_MAGIC, self._generation) or version not in FORMATS:
             raise RaftStorageDamagedError(f"{path} is no log of format {FORMAT}")
         self._salt = salt
+        self._end_mark = _END_MARK if version > 1 else b""
         snapshot = self._load_snapshot(length, checksum) if length else Snapshot()
         hard_state = HardState()
         entries: list[Entry] = []
@@ -150,6 +159,10 @@ class FileRaftStorage:
                     raise RaftStorageDamagedError(
                         f"{self._file('log')} is damaged at {at}, and there is more after it"
                     )
+                if self._end_mark and not self._is_unfinished(data, at):
+                    raise RaftStorageDamagedError(
+                        f"the last record of {self._file('log')}, at {at}, is damaged"
+                    )
                 break
             try:
                 parts.extend(_parts_decoder.decode(payload))
@@ -158,7 +171,7 @@ class FileRaftStorage:
                     f"{self._file('log')} holds something else at {at}: {error}"
                 ) from error
             self._records += 1
-            at += _RECORD_OVERHEAD + len(payload)
+            at += _RECORD_OVERHEAD + len(payload) + len(self._end_mark)
         if not self._records:
             # The first record was synced before the log got its name.
             raise RaftStorageDamagedError(f"{self._file('log')} has lost its first record")
@@ -170,11 +183,14 @@ class FileRaftStorage:
             return None
         magic, length, found = _RECORD_HEADER.unpack_from(data, at)
         start = at + _RECORD_OVERHEAD
-        if magic != _RECORD_MAGIC or length > len(data) - start:
+        end = start + length
+        if magic != _RECORD_MAGIC or end + len(self._end_mark) > len(data):
+            return None
+        if data[end : end + len(self._end_mark)] != self._end_mark:
             return None
         if found != number and number is not None:
             return None
-        payload = data[start : start + length]
+        payload = data[start:end]
         head = data[at : at + _RECORD_HEADER.size]
         crc = zlib.crc32(payload, zlib.crc32(head, self._salt))
         (expected,) = _CRC.unpack_from(data, at + _RECORD_HEADER.size)
@@ -189,6 +205,24 @@ class FileRaftStorage:
             found = data.find(_RECORD_MAGIC, found + 1)
         return False
 
+    def _is_unfinished(self, data: bytes, at: int) -> bool:
+        """Whether the bytes at the end are a record that was not written to its end.
+
+        What is missing of such a one is not there or zero, and what is there is right.
+        """
+        tail = data[at:]
+        written = tail.rstrip(b"\0")
+        if written.endswith(_END_MARK):
+            # The disk may have written its last sectors before others.
+            first = -(-at // _SECTOR_BYTES) * _SECTOR_BYTES
+            sectors = range(first, len(data) - _SECTOR_BYTES + 1, _SECTOR_BYTES)
+            return any(not any(data[here : here + _SECTOR_BYTES]) for here in sectors)
+        head = written[: _RECORD_HEADER.size]
+        length = int.from_bytes(tail[4:8].ljust(4, b"\0"), "little")
+        expected = _RECORD_HEADER.pack(_RECORD_MAGIC, length, self._records + 1)
+        mark = written[_RECORD_OVERHEAD + length :]
+        return expected.startswith(head) and _END_MARK.startswith(mark)
+
     def _load_snapshot(self, length: int, checksum: int) -> Snapshot:
         path = self._file("snapshot")
         try:
@@ -197,8 +231,10 @@ class FileRaftStorage:
             raise RaftStorageDamagedError(f"{path} is missing") from error
         size = _SNAPSHOT_HEADER.size
         body = data[size:]
-        head = _SNAPSHOT_HEADER.pack(_SNAPSHOT_MAGIC, FORMAT, length, checksum)
-        if data[:size] != head or len(body) != length or zlib.crc32(body) != checksum:
+        heads = [
+            _SNAPSHOT_HEADER.pack(_SNAPSHOT_MAGIC, version, length, checksum) for version in FORMATS
+        ]
+        if data[:size] not in heads or len(body) != length or zlib.crc32(body) != checksum:
             raise RaftStorageDamagedError(f"{path} is damaged")
         try:
             return _snapshot_decoder.decode(body)
@@ -251,6 +287,7 @@ class FileRaftStorage:
     ) -> None:
         """Begin a generation. Until its log has its name, the one before is the valid one."""
         self._generation += 1
+        self._end_mark = _END_MARK
         self._salt = int.from_bytes(os.urandom(4), "little")
         self._records = 0
         body = b""
@@ -283,7 +320,7 @@ class FileRaftStorage:
         self._records += 1
         head = _RECORD_HEADER.pack(_RECORD_MAGIC, len(payload), self._records)
         crc = zlib.crc32(payload, zlib.crc32(head, self._salt))
-        return head + _CRC.pack(crc) + payload
+        return head + _CRC.pack(crc) + payload + self._end_mark
 
     def _open_at(self, end: int, size: int) -> None:
         """Go on after the last good record; what is behind it was never finished."""

@@ -161,10 +161,12 @@ class Sessions:
         found = [number for number, session in self._sessions.items() if session.origin == origin]
         return min(found, default=0)
 
-    def has_applied(self, number: int, sequence: int) -> bool:
-        """Whether a request of a session that is still there was applied."""
+    def result_of(self, number: int, sequence: int) -> bytes | None:
+        """What a request of a session that is still there came to; None: it was not applied."""
         session = self._sessions.get(number)
-        return session is not None and (sequence < session.open_from or sequence in session.results)
+        if session is None:
+            return None
+        return b"" if sequence < session.open_from else session.results.get(sequence)
 
     def image(self) -> bytes:
         """The sessions and the state machine; equal states have equal images."""

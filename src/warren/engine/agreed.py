@@ -12,16 +12,18 @@ Every record in the node's own log says up to which entry of the agreement it ta
 
 from __future__ import annotations
 
+import gc
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from logging import Logger
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from warren.cluster.member_effects import Change as NodeChange
 from warren.engine.errands import NewQueue
 from warren.engine.metadata import MetadataKeeper, exchange_value, without_gc
 from warren.engine.metadata_format import (
-    CHANGES_OF_A_BREATH,
+    CHANGES_OF_A_SLICE,
     Change,
     Kind,
     MetadataError,
@@ -29,22 +31,27 @@ from warren.engine.metadata_format import (
     encode_put,
     pack,
     unpack,
+    unpack_in_slices,
 )
 from warren.engine.metadata_restore import restore, restoring
 from warren.engine.mirror_links import remove_links_to
+from warren.model.errand import Errand
 from warren.model.errors import Postponed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from warren.auth.directory import DirectoryChange
+    from warren.cluster.member_effects import NodesChanged
     from warren.engine.amqp_queue import AmqpQueue
     from warren.engine.engine import Engine
     from warren.engine.metadata import Key
     from warren.engine.new_vhost import NewVHost
     from warren.engine.vhost import VHost
-    from warren.model.errand import Errand
     from warren.routing.exchange import Exchange
+
+Item = TypeVar("Item")
+
+#: Images of more definitions than these are large.
+LARGE_IMAGE = 10_000
 
 #: Entries that only add go into one record until it is about this long.
 RECORD_BYTES = 1 << 20
@@ -88,8 +95,14 @@ class AgreedKeeper(MetadataKeeper):
         self._is_sparing = False
         #: Changes of one call, while they are gathered.
         self._wanted: list[bytes] | None = None
+        #: Ends when an image that is being taken over is in place.
+        self.under_way: Errand | None = None
         #: What waits for entries that are not here yet.
         self._behind: deque[tuple[int, Callable[[], None]]] = deque()
+
+    @property
+    def is_whole(self) -> bool:
+        return self.under_way is None
 
     def load(self, snapshot: bytes) -> None:
         self._note_applied(snapshot)
@@ -334,60 +347,130 @@ class AgreedKeeper(MetadataKeeper):
         if queue.declaration.exclusive and queue.owner is None and not queue.is_remote:
             self._engine.later(lambda _now_ms: self._engine.drop_queue(queue))
 
-    def forget_transient(self, index: int, node: str) -> None:
+    def nodes_changed(self, change: NodesChanged) -> None:
+        """What goes with a node that is gone, or with the last that had what is transient."""
+        if change.what in {NodeChange.DOWN, NodeChange.REGISTERED}:
+            self.forget_transient(change.index, change.node, change.ends_era)
+        elif change.what is NodeChange.FORGOTTEN:
+            self.forget_all_of(change.index, change.node, change.ends_era)
+        elif change.ends_era:
+            self._forget_all(change.index, lambda _queue: False, True)
+
+    def forget_transient(self, index: int, node: str, ends_era: bool = False) -> None:
         """A node is gone: so are its queues that do not outlive it."""
-        self._forget_queues(index, node, False)
 
-    def forget_all_of(self, index: int, node: str) -> None:
+        def goes(queue: AmqpQueue) -> bool:
+            return queue.home == node and not queue.declaration.durable
+
+        self._forget_all(index, goes, ends_era)
+
+    def forget_all_of(self, index: int, node: str, ends_era: bool = False) -> None:
         """A node will not come back: its queues are gone for good."""
-        self._forget_queues(index, node, True)
 
-    def _forget_queues(self, index: int, node: str, is_for_ever: bool) -> None:
+        def goes(queue: AmqpQueue) -> bool:
+            home: str = queue.home
+            return home == node
+
+        self._forget_all(index, goes, ends_era, node)
+
+    def _forget_all(
+        self, index: int, goes: Callable[[AmqpQueue], bool], ends_era: bool, lost: str = ""
+    ) -> None:
         if index <= self.applied:
             return
         with self.applying():
             self.applied = index
             for vhost in list(self._engine.vhosts.values()):
                 for queue in list(vhost.queues.values()):
-                    goes = is_for_ever or not queue.declaration.durable
-                    if queue.home == node and goes:
+                    if goes(queue):
                         self._engine.remove_queue(queue)
-            if is_for_ever:
-                remove_links_to(self._engine, node)
+                if ends_era:
+                    self._forget_transient_exchanges(vhost)
+            if lost:
+                remove_links_to(self._engine, lost)
+
+    def _forget_transient_exchanges(self, vhost: VHost) -> None:
+        """All nodes were stopped: what does not outlive that is gone, with its bindings."""
+        for exchange in list(vhost.exchanges.values()):
+            # One may be gone by now, with another that it was bound to.
+            if not exchange.durable and vhost.exchanges.get(exchange.name) is exchange:
+                self._engine.remove_exchange(vhost, exchange)
 
     # -- images ------------------------------------------------------------------------------------
 
     def take_over(
         self, index: int, image: bytes, breathe: Callable[[], None] = lambda: None
     ) -> None:
-        """Make all definitions equal to an image of them, as they were after an entry.
+        """Make all definitions equal to an image of them, as they were after an entry, in one go.
 
-        An image of very many takes seconds, and nothing else goes on meanwhile, since nothing may
-        see half of it. `breathe` is called now and then, to tell others that we are there.
+        `breathe` is called now and then, to tell others that we are there.
         """
-        with without_gc():
-            self._take_over(index, image, breathe)
+        for _ in self.taking_over(index, image):
+            breathe()
 
-    def _take_over(self, index: int, image: bytes, breathe: Callable[[], None]) -> None:
-        head, changes = unpack(image, breathe)
-        wanted = {(change.kind, change.key): change for change in changes}
-        self.applied = index
-        self._is_applying = True
+    def taking_over(self, index: int, image: bytes) -> Iterator[None]:
+        """The same in slices, since an image of very many definitions takes seconds.
+
+        The loop may go on between two of them, but nobody may look at the definitions before the
+        last, nor keep them: see `under_way`. The node's own log gets all of it as one record.
+        """
+        under_way = self.under_way = Errand()
         try:
-            with restoring(self._engine), self.together():
-                self._drop_others(wanted, breathe)
-                for number, change in enumerate(changes):
-                    if number % CHANGES_OF_A_BREATH == 0:
-                        breathe()
-                    known = self._tables[change.kind].get(change.key)
-                    if known is None or known != change.encoded:
-                        self._take(change)
+            with without_gc():
+                yield from self._take_over(index, image)
         finally:
-            self._is_applying = False
-        breathe()
-        self._last_queue_id = head.number("last_queue_id")
+            self.under_way = None
+            under_way.finish()
         self._log.info("all definitions were taken over, as of entry %d", index)
         self._go_on()
+
+    def _take_over(self, index: int, image: bytes) -> Iterator[None]:
+        head, changes = yield from unpack_in_slices(image)
+        wanted: dict[tuple[Kind, Key], Change] = {}
+        for some in _slices(changes):
+            wanted.update({(change.kind, change.key): change for change in some})
+            yield
+        # Dependent kinds before the others.
+        present = [(kind, item) for kind in reversed(Kind) for item in self._tables[kind].items()]
+        is_large = len(changes) >= LARGE_IMAGE
+        self._nesting += 1
+        try:
+            for rows in _slices(present):
+                with self._putting_in_place():
+                    for kind, (key, encoded) in rows:
+                        self._drop_if_another(wanted.get((kind, key)), kind, key, encoded)
+                yield
+            # Taken out of both as it goes: to let go of all at the end would take long, too.
+            changes.reverse()
+            while changes:
+                with self._putting_in_place():
+                    for change in reversed(changes[-CHANGES_OF_A_SLICE:]):
+                        self._take_if_another(change)
+                        wanted.pop((change.kind, change.key), None)
+                del changes[-CHANGES_OF_A_SLICE:]
+                yield
+            self.applied = index
+            self._last_queue_id = head.number("last_queue_id")
+        finally:
+            self._nesting -= 1
+        self._flush()
+        if is_large:
+            # They are here to stay: looking through all of them for garbage would hold the node up.
+            gc.freeze()
+
+    @contextmanager
+    def _putting_in_place(self) -> Iterator[None]:
+        self._is_applying = True
+        try:
+            with restoring(self._engine):
+                yield
+        finally:
+            self._is_applying = False
+
+    def _drop_if_another(self, wanted: Change | None, kind: Kind, key: Key, encoded: bytes) -> None:
+        """Removes what the image has not, or has otherwise."""
+        if wanted is None or (kind in ENTITIES and wanted.encoded != encoded):
+            self._drop(encoded, key)
 
     def mend(self, image: bytes) -> tuple[int, int]:
         """Have what an image has, as of the same entry; how many were missing, and too many.
@@ -397,37 +480,26 @@ class AgreedKeeper(MetadataKeeper):
         head, changes = unpack(image)
         wanted = {(change.kind, change.key): change for change in changes}
         added = dropped = 0
-        self._is_applying = True
-        try:
-            with restoring(self._engine), self.together():
-                for kind in reversed(Kind):
-                    for key, encoded in list(self._tables[kind].items()):
-                        change = wanted.get((kind, key))
-                        if change is None or _is_another(kind, change, encoded):
-                            self._drop(encoded, key)
-                            dropped += 1
-                for change in changes:
-                    known = self._tables[change.kind].get(change.key)
-                    if known is None or (change.kind not in ENTITIES and known != change.encoded):
-                        self._take(change)
-                        added += 1
-        finally:
-            self._is_applying = False
+        with self.together(), self._putting_in_place():
+            for kind in reversed(Kind):
+                for key, encoded in list(self._tables[kind].items()):
+                    change = wanted.get((kind, key))
+                    if change is None or _is_another(kind, change, encoded):
+                        self._drop(encoded, key)
+                        dropped += 1
+            for change in changes:
+                known = self._tables[change.kind].get(change.key)
+                if known is None or (change.kind not in ENTITIES and known != change.encoded):
+                    self._take(change)
+                    added += 1
         self._last_queue_id = max(self._last_queue_id, head.number("last_queue_id"))
         self.is_doubtful = False
         return added, dropped
 
-    def _drop_others(
-        self, wanted: dict[tuple[Kind, Key], Change], breathe: Callable[[], None]
-    ) -> None:
-        """Removes what the image has not, or has otherwise: dependent kinds before the others."""
-        for kind in reversed(Kind):
-            for number, (key, encoded) in enumerate(list(self._tables[kind].items())):
-                if number % CHANGES_OF_A_BREATH == 0:
-                    breathe()
-                change = wanted.get((kind, key))
-                if change is None or (kind in ENTITIES and change.encoded != encoded):
-                    self._drop(encoded, key)
+    def _take_if_another(self, change: Change) -> None:
+        known = self._tables[change.kind].get(change.key)
+        if known is None or known != change.encoded:
+            self._take(change)
 
     def _drop(self, encoded: bytes, key: Key) -> None:
         _, (change,) = unpack(pack((encoded,)))
@@ -445,6 +517,13 @@ class AgreedKeeper(MetadataKeeper):
             self._put_in_place(change)
         except MetadataError as error:
             self._log.error("an image of the definitions: %s", error)
+
+
+def _slices(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    return (
+        items[first : first + CHANGES_OF_A_SLICE]
+        for first in range(0, len(items), CHANGES_OF_A_SLICE)
+    )
 
 
 def _is_another(kind: Kind, wanted: Change, encoded: bytes) -> bool:

@@ -13,7 +13,7 @@ from logging import Logger
 from typing import Any
 
 from warren.auth.directory import Directory
-from warren.cluster.member_effects import Change, NodesChanged
+from warren.cluster.member_effects import NodesChanged
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.engine import Engine
 from warren.engine.remote_queue import RemoteAmqpQueue
@@ -73,10 +73,7 @@ class Mending:
         """A node came or went; False: later than all that the node ever had."""
         if change.index > self._own.applied:
             return False
-        if change.what in {Change.DOWN, Change.REGISTERED}:
-            self._keeper.forget_transient(change.index, change.node)
-        elif change.what is Change.FORGOTTEN:
-            self._keeper.forget_all_of(change.index, change.node)
+        self._keeper.nodes_changed(change)
         return True
 
     def snapshot(self) -> bytes:

@@ -99,6 +99,11 @@ class MetadataKeeper(Changes):
         self._nesting = 0
 
     @property
+    def is_whole(self) -> bool:
+        """Whether what is here may be kept: not in the middle of taking over something else."""
+        return True
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to keep, as in a node that starts for the first time."""
         return not any(self._tables.values())

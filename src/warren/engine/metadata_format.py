@@ -10,7 +10,7 @@ Nothing read here is trusted: what is not as it must be raises MetadataError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Generator, Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -19,11 +19,13 @@ import msgspec
 
 from warren.model.errors import WireSyntaxError
 from warren.routing.binding import Binding, DestinationKind
-from warren.wire.tables import LongBytes, decode_table, encode_table, encode_value
+from warren.wire.tables import LongBytes, decode_table, decode_value, encode_table, encode_value
 
 FORMAT_VERSION = 1
-#: Changes of a large record that are handled between two breaths.
-CHANGES_OF_A_BREATH = 256
+#: Changes of a large record that are handled in one step.
+CHANGES_OF_A_SLICE = 256
+#: What stands beside the changes is a few numbers.
+HEAD_BYTES_MAX = 1024
 
 #: What stands before the changes: the key `changes`, and the type octet of an array.
 _CHANGES = b"\x07changesA"
@@ -101,11 +103,13 @@ class Change:
     value: Fields | None
     #: The change as it stands in the array, decoded.
     table: dict[str, Any]
+    #: The same, if it is known as bytes.
+    raw: bytes = b""
 
     @property
     def encoded(self) -> bytes:
         """The change as it stands in the array."""
-        return encode_value(self.table)
+        return self.raw or encode_value(self.table)
 
     @property
     def kind(self) -> Kind:
@@ -147,31 +151,54 @@ def pack(changes: Iterable[bytes], **head: int) -> bytes:
     return b"".join([encode_table({"v": FORMAT_VERSION, **head}), _CHANGES, length, *encoded])
 
 
-def unpack(
-    payload: bytes, breathe: Callable[[], None] | None = None
-) -> tuple[Fields, list[Change]]:
-    """What `pack` has packed: the head, and the changes. Raises MetadataError.
+def unpack(payload: bytes) -> tuple[Fields, list[Change]]:
+    """What `pack` has packed: the head, and the changes. Raises MetadataError."""
+    table = _decode_record(payload)
+    head = _read_head(table)
+    changes = table.get("changes")
+    if not isinstance(changes, list):
+        raise MetadataError("metadata record: 'changes' is missing or no array")
+    return head, [_read_change(change) for change in changes]
 
-    Very many take seconds to be read; `breathe` is called now and then meanwhile.
-    """
+
+def unpack_in_slices(payload: bytes) -> Generator[None, None, tuple[Fields, list[Change]]]:
+    """`unpack` of very many changes, which takes seconds: a few in each step."""
+    at = payload.find(_CHANGES, 0, HEAD_BYTES_MAX)
+    if at < 0:
+        raise MetadataError("metadata record: 'changes' is missing or no array")
+    head = _read_head(_decode_record(payload[:at]))
+    at += len(_CHANGES) + 4
+    if at + int.from_bytes(payload[at - 4 : at], "big") != len(payload):
+        raise MetadataError("metadata record: the changes are not as long as they should be")
+    read: list[Change] = []
+    while at < len(payload):
+        end = at + 5 + int.from_bytes(payload[at + 1 : at + 5], "big")
+        raw = payload[at:end]
+        try:
+            change = _read_change(decode_value(raw))
+        except WireSyntaxError as error:
+            raise MetadataError(f"not a metadata record: {error.explanation}") from error
+        change.raw = raw
+        read.append(change)
+        at = end
+        if len(read) % CHANGES_OF_A_SLICE == 0:
+            yield
+    return head, read
+
+
+def _decode_record(payload: bytes) -> dict[str, Any]:
     try:
-        table = decode_table(payload)
+        return decode_table(payload)
     except WireSyntaxError as error:
         raise MetadataError(f"not a metadata record: {error.explanation}") from error
+
+
+def _read_head(table: dict[str, Any]) -> Fields:
     head = Fields("metadata record", table)
     version = head.number("v")
     if version != FORMAT_VERSION:
         raise MetadataError(f"metadata record of version {version}, not {FORMAT_VERSION}")
-    changes = table.get("changes")
-    if not isinstance(changes, list):
-        raise MetadataError("metadata record: 'changes' is missing or no array")
-    if breathe is None:
-        return head, [_read_change(change) for change in changes]
-    read = []
-    for first in range(0, len(changes), CHANGES_OF_A_BREATH):
-        breathe()
-        read += [_read_change(change) for change in changes[first : first + CHANGES_OF_A_BREATH]]
-    return head, read
+    return head
 
 
 def _read_change(change: object) -> Change:

@@ -132,6 +132,12 @@ class Context:
             journal.when_persisted(mark, reached.set)
             await reached.wait()
 
+    async def settled(self) -> None:
+        """Until an image of all definitions is in place: nobody is to see half of it."""
+        agreed = self.engine.agreed
+        while agreed is not None and agreed.under_way is not None:
+            await ended(agreed.under_way)
+
     async def agree(self, action: Callable[[], Result]) -> Result | None:
         """Make one change; in a cluster, until all nodes have made it. It is not tried again."""
         try:

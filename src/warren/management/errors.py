@@ -5,7 +5,7 @@ from __future__ import annotations
 from warren.auth.directory import DirectoryError
 from warren.management.cluster_control import ClusterError
 from warren.management.definitions import DefinitionsError
-from warren.model.errors import AccessRefused, AmqpError, NotFound
+from warren.model.errors import AccessRefused, AmqpError, NoMajority, NotFound
 from warren.model.policy import PolicyError
 
 
@@ -46,6 +46,8 @@ def as_api_error(error: Exception) -> ApiError:
         return not_authorised(error.explanation)
     if isinstance(error, ClusterError):
         return ApiError(error.status, "cluster", str(error))
+    if isinstance(error, NoMajority):
+        return ApiError(503, "no_majority", error.explanation)
     if isinstance(error, AmqpError):
         return bad_request(error.explanation)
     return bad_request(str(error))

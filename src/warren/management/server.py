@@ -266,6 +266,7 @@ class ManagementServer:
         self, request: web.Request, route: Route, admit: Callable[[web.Request], Awaitable[Call]]
     ) -> web.StreamResponse:
         """The answer of a route, or how it refuses."""
+        await self.context.settled()
         try:
             return await self._answer(request, route, await admit(request))
         except ApiError as error:

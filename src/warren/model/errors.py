@@ -167,6 +167,10 @@ class InternalError(ConnectionError_):
     name = "INTERNAL_ERROR"
 
 
+class NoMajority(InternalError):
+    """Too few nodes of the cluster can be reached to change anything."""
+
+
 #: What verbs of the engine raise, by reply code: for errors that come from another node.
 _OF_VERBS: dict[int, type[AmqpError]] = {
     kind.reply_code: kind

@@ -7,8 +7,11 @@ carried out together at its end, inside a turn of the node, so it shares frames 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -22,11 +25,11 @@ from warren.cluster.member import Member
 from warren.cluster.member_settings import MemberSettings
 from warren.cluster.raft.effects import Persist, Role
 from warren.cluster.raft.types import Stored
-from warren.cluster.raft_storage import RaftStorageError
+from warren.cluster.raft_storage import RaftStorageDamagedError, RaftStorageError
 from warren.cluster.survivors import NobodyLeftError, without
 from warren.model.errand import Errand
 from warren.node.agreement_files import AgreementFiles
-from warren.node.errors import RefusedError, StartError
+from warren.node.errors import RefusedError, StartError, damaged_text
 from warren.node.raft_disk import RaftDisk
 from warren.telemetry.log import logger
 
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
     from warren.cluster.metadata import Node, ViewCommand
     from warren.node.failure import Failure
 
+#: How long the loop is held by a part of something long, in seconds.
+SLICE_S = 0.01
+#: So many changes are put in place in one go.
+ENTRIES_OF_A_STEP = 128
 #: How long a stopping leader waits for another one, in seconds.
 HAND_OVER_S = 0.6
 
@@ -41,7 +48,7 @@ Turn = Callable[[Callable[[], None]], None]
 
 
 class ProposalError(Exception):
-    """A change was not made; after `Why.UNKNOWN` it may have been."""
+    """A change was not made; after `Why.UNKNOWN` and `Why.NO_MAJORITY` it may have been."""
 
     def __init__(self, why: effects.Why) -> None:
         super().__init__(why.value)
@@ -63,8 +70,8 @@ class Definitions(Protocol):
         """Put changes in place, one after the other."""
         ...
 
-    def restore(self, index: int, image: bytes) -> None:
-        """Be equal to an image."""
+    def restore(self, index: int, image: bytes) -> Iterator[None] | None:
+        """Be equal to an image; what is returned does it in steps, between which others go on."""
         ...
 
     def image(self) -> bytes:
@@ -176,6 +183,13 @@ class Agreement:
         )
         self._disk = RaftDisk(self._storage, self._saved, self._fail)
         self._errands: dict[int, Errand] = {}
+        #: Since when changes are under way, and which; the oldest first.
+        self._asked: deque[tuple[int, int]] = deque()
+        #: What takes long is done in steps, an image that is taken over or very many changes; and
+        #: what must not be done before that.
+        self._steps: Iterator[None] | None = None
+        self._is_restoring = False
+        self._put_off: list[effects.MemberEffect] = []
         self._links: Links | None = None
         self._in_turn: Turn | None = None
         self._failure: Failure | None = None
@@ -191,7 +205,7 @@ class Agreement:
         self._carriers: dict[type, Callable[[Any], None]] = {
             effects.SendFrame: self._send,
             Persist: self._disk.write,
-            effects.RestoreDefinitions: lambda it: definitions.restore(it.index, it.image),
+            effects.RestoreDefinitions: self._restore,
             effects.NodesChanged: self._nodes_changed,
             effects.ViewsChanged: definitions.views_changed,
             effects.ProposalDone: self._done,
@@ -214,6 +228,8 @@ class Agreement:
                 self._storage.create(stored)
             elif config.lost:
                 stored = self._without_lost(stored)
+        except RaftStorageDamagedError as error:
+            raise StartError(damaged_text(config.node, error)) from error
         except RaftStorageError as error:
             raise StartError(f"the log of the agreement: {error}") from error
         return stored
@@ -245,6 +261,9 @@ class Agreement:
 
     async def stop(self) -> None:
         """Hand leadership over, if there is somebody, and close the files."""
+        if self._in_turn is not None and not self._is_over:
+            # What is on the disk is never half of an image.
+            self._in_turn(self._finish_steps)
         if self._loop is not None and not self._is_over and self.member.hand_over():
             self._wake()
             deadline_s = self._loop.time() + HAND_OVER_S
@@ -308,7 +327,7 @@ class Agreement:
             leader=raft.leader,
             commit_index=raft.commit_index,
             applied_index=member.applied_index,
-            is_ready=member.ready,
+            is_ready=member.ready and not self._is_restoring,
             has_quorum=self.has_quorum,
             nodes=dict(member.nodes),
             voters=raft.membership.voters,
@@ -320,7 +339,9 @@ class Agreement:
 
     def propose(self, change: bytes) -> Errand:
         """Have a change applied on every living node; the errand ends with its index."""
-        return self._errand(self.member.propose(change))
+        ticket = self.member.propose(change)
+        self._asked.append((self._clock.now_ms(), ticket))
+        return self._errand(ticket)
 
     def change_view(self, command: ViewCommand) -> Errand:
         """Have a view made or changed; the errand ends when all that live have applied it."""
@@ -394,20 +415,80 @@ class Agreement:
         self._disk.begin()
         self._schedule()
 
+    def _give_up_overdue(self) -> None:
+        """Without a majority nobody waits for ever; whoever asked is told why."""
+        overdue: set[int] = set()
+        until_ms = self._clock.now_ms() - self.config.settings.give_up_ms
+        while self._asked and (
+            self._asked[0][1] not in self._errands
+            or (self._asked[0][0] <= until_ms and not self.has_quorum)
+        ):
+            overdue.add(self._asked.popleft()[1])
+        overdue &= self._errands.keys()
+        if overdue:
+            self.member.give_up(overdue)
+            for ticket in sorted(overdue):
+                self._errands.pop(ticket).fail(ProposalError(effects.Why.NO_MAJORITY))
+
     def _carry_out(self) -> None:
-        carriers = self._carriers
+        self._give_up_overdue()
+        until_s = time.monotonic() + SLICE_S
         while not self._is_over:
             taken = self.member.take_effects()
-            if not taken:
+            if taken:
+                self._carry_out_all(taken)
+            elif self._steps is None:
                 self._definitions.reached(self.member.applied_index)
                 return
-            # Definitions that come one after the other are put in place together.
-            for kind, same in groupby(taken, type):
-                if kind is effects.ApplyDefinition:
-                    self._definitions.apply(cast("list[effects.ApplyDefinition]", list(same)))
-                    continue
-                for effect in same:
+            elif time.monotonic() >= until_s:
+                self._wake()
+                return
+            else:
+                self._go_on(until_s)
+
+    def _carry_out_all(self, taken: Sequence[effects.MemberEffect]) -> None:
+        carriers = self._carriers
+        # Definitions that come one after the other are put in place together.
+        for kind, same in groupby(taken, type):
+            if kind is effects.ApplyDefinition and self._steps is None:
+                self._apply(cast("list[effects.ApplyDefinition]", list(same)))
+                continue
+            for effect in same:
+                if self._steps is None or _goes_on(effect):
                     carriers[kind](effect)
+                else:
+                    self._put_off.append(effect)
+
+    def _apply(self, entries: list[effects.ApplyDefinition]) -> None:
+        """Very many, which a node that was away has missed, would hold the loop up."""
+        if len(entries) <= ENTRIES_OF_A_STEP:
+            self._definitions.apply(entries)
+        else:
+            self._steps = self._apply_in_steps(entries)
+
+    def _apply_in_steps(self, entries: list[effects.ApplyDefinition]) -> Iterator[None]:
+        for first in range(0, len(entries), ENTRIES_OF_A_STEP):
+            self._definitions.apply(entries[first : first + ENTRIES_OF_A_STEP])
+            yield
+
+    def _restore(self, effect: effects.RestoreDefinitions) -> None:
+        self._steps = self._definitions.restore(effect.index, effect.image)
+        self._is_restoring = self._steps is not None
+
+    def _go_on(self, until_s: float) -> None:
+        """Take the next steps; when there are no more, do what has waited for that."""
+        assert self._steps is not None
+        for _ in self._steps:
+            if time.monotonic() >= until_s:
+                return
+        self._steps = None
+        self._is_restoring = False
+        waiting, self._put_off = self._put_off, []
+        self._carry_out_all(waiting)
+
+    def _finish_steps(self) -> None:
+        while self._steps is not None:
+            self._go_on(math.inf)
 
     def _schedule(self) -> None:
         due_ms = self.member.next_tick_ms
@@ -482,6 +563,13 @@ class Agreement:
 
     def _snapshot(self, effect: effects.SnapshotNeeded) -> None:
         self.member.compact(effect.index, self._definitions.image())
+
+
+def _goes_on(effect: effects.MemberEffect) -> bool:
+    """What is done between steps: a part in Raft, but nobody is told that anything is applied."""
+    if isinstance(effect, effects.SendFrame):
+        return effect.kind != control_frames.APPLIED
+    return isinstance(effect, Persist)
 
 
 def _first(config: AgreementConfig) -> Stored:

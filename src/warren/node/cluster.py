@@ -23,7 +23,7 @@ from warren.engine.parameters import CLUSTER_NAME
 from warren.gateway.stash import StashRoom
 from warren.management.definitions import DefinitionsError, load_steps
 from warren.model.errand import Errand
-from warren.model.errors import InternalError, Postponed, ResourceError
+from warren.model.errors import AmqpError, InternalError, NoMajority, Postponed, ResourceError
 from warren.net.link_tls import link_contexts
 from warren.net.peers.handshake import Hello, Refusal
 from warren.net.peers.network import PeerNetwork
@@ -56,6 +56,11 @@ if TYPE_CHECKING:
     from warren.node.next_start import NextStart
     from warren.node.node import Node
 
+_ERRORS: dict[Why, type[AmqpError]] = {
+    Why.BUSY: ResourceError,
+    Why.TOO_LARGE: ResourceError,
+    Why.NO_MAJORITY: NoMajority,
+}
 #: How often the node looks at what its links heard, in seconds.
 LOOK_S = 0.25
 
@@ -258,7 +263,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
             try:
                 errand.finish(proposed.result())
             except ProposalError as error:
-                kind = ResourceError if error.why in {Why.BUSY, Why.TOO_LARGE} else InternalError
+                kind = _ERRORS.get(error.why, InternalError)
                 errand.fail(kind(f"a definition was not changed: {error}"))
 
         proposed.when_done(over)
@@ -281,17 +286,30 @@ class NodeCluster(OperatedCluster, PeerOwner):
             mending.finish()
             self.queue_views.learn()
 
-    def restore(self, index: int, image: bytes) -> None:
-        """This node is far behind: all definitions at once."""
+    def restore(self, index: int, image: bytes) -> Iterator[None] | None:
+        """This node is far behind: all definitions at once, or in slices if there are no clients.
+
+        Whoever is connected must not see half of them.
+        """
         assert self._keeper is not None
         if self._mending is not None and self._mending.restore(index, image):
-            return
+            return None
         self._mending = None
-        if self.links is None:
-            self._keeper.take_over(index, image)
-        else:
-            self._keeper.take_over(index, image, self.links.keep_alive)
+        if not self._node.is_open:
+            return self._take_over(index, image)
+        breathe = _do_nothing if self.links is None else self.links.keep_alive
+        for _ in self._take_over(index, image):
+            breathe()
+        return None
+
+    def _take_over(self, index: int, image: bytes) -> Iterator[None]:
+        assert self._keeper is not None
+        burials = self._engine.burials
+        burials.hold()
+        yield from self._keeper.taking_over(index, image)
         self.queue_views.learn()
+        if self._agreement().member.ready:
+            burials.release()
 
     def image(self) -> bytes:
         """All definitions, for a node that is far behind."""
@@ -305,12 +323,9 @@ class NodeCluster(OperatedCluster, PeerOwner):
             if self._mending.nodes_changed(change):
                 return
             self._mended()
-        if change.what in {Change.DOWN, Change.REGISTERED}:
-            self._keeper.forget_transient(change.index, change.node)
-        elif change.what is Change.FORGOTTEN:
-            self._keeper.forget_all_of(change.index, change.node)
-            if self.links is not None:
-                self.links.forget(change.node)
+        self._keeper.nodes_changed(change)
+        if change.what is Change.FORGOTTEN and self.links is not None:
+            self.links.forget(change.node)
         table = {name: (node.incarnation, node.is_alive) for name, node in change.table.items()}
         self.homes.drained = frozenset(n for n, node in change.table.items() if node.drained)
         self.homes.nodes_are(table)
@@ -432,6 +447,9 @@ class NodeCluster(OperatedCluster, PeerOwner):
 
     def accept(self, hello: Hello) -> Refusal | None:
         assert self.agreement is not None
+        if hello.name == self._called:
+            # We call it to join its cluster, which is another than the one we leave for it.
+            return None
         ours = self.agreement.cluster_id
         if hello.cluster_id and ours and hello.cluster_id != ours:
             return Refusal.OTHER_CLUSTER
@@ -579,3 +597,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
             self._called = None
             self.links.identity = before
             self._call_members()
+
+
+def _do_nothing() -> None:
+    pass

@@ -26,5 +26,18 @@ def listen_error(endpoint: Endpoint, error: OSError) -> StartError:
     return StartError(f"cannot listen on {where}: {error.strerror or error}")
 
 
+def damaged_text(node: str, error: Exception) -> str:
+    """What to do about a log of the agreement that does not hold what was saved."""
+    return (
+        f"the log of the agreement: {error}.\n"
+        "Nothing of it is used and nothing is changed: a node that has forgotten what it agreed to "
+        "could undo what the others rely on.\n"
+        f"Have the others forget the node (warrenctl forget_cluster_node {node}), move its data "
+        "directory away, start it and have it join anew (warrenctl stop_app, force_reset, "
+        "join_cluster, start_app). Mirrored queues come from the others; what was on this node "
+        "only stays behind in the directory. An older copy of it must not be put back."
+    )
+
+
 class RefusedError(StartError):
     """The cluster does not take this node."""

@@ -234,7 +234,8 @@ class NodeStore:
     def _keep_up(self) -> None:
         self.journal.finish_turn()
         self.journal.advance()
-        self.upkeep.tick()
+        if self.keeper.is_whole:
+            self.upkeep.tick()
         if self.journal.resident_bytes > self.budget_bytes:
             self._page_out()
 
@@ -289,12 +290,13 @@ class NodeStore:
     async def stop(self) -> None:
         """Write and sync everything, and a checkpoint of it. Raises OSError."""
         deadline_s = time.monotonic() + STOP_PATIENCE_S
-        while self.upkeep.is_busy and time.monotonic() < deadline_s:
+        while self.upkeep.is_busy and self.keeper.is_whole and time.monotonic() < deadline_s:
             await asyncio.sleep(0.01)
             self.journal.advance()
             self.upkeep.tick()
         self._leave_loop()
-        self.upkeep.write_now(clean=True)
+        if self.keeper.is_whole:
+            self.upkeep.write_now(clean=True)
         self.close()
 
     def _leave_loop(self) -> None:
