@@ -137,11 +137,6 @@ class NodeStore:
                 self.salvage.path,
             )
         queues = self.journal.queues.values()
-        for queue in queues:
-            if queue.damage:
-                self.engine.emit(
-                    "queue.damaged", vhost=queue.vhost.name, name=queue.name, what=queue.damage
-                )
         self.log.info(
             "recovered %d queues with %d messages in %.2f s; %d records read",
             len(queues),
@@ -149,6 +144,14 @@ class NodeStore:
             self.recovered_s,
             recovery.records,
         )
+
+    def tell_damage(self) -> None:
+        """The events of what the start has found; nobody listens while it is found."""
+        for queue in self.journal.queues.values():
+            if queue.damage:
+                self.engine.emit(
+                    "queue.damaged", vhost=queue.vhost.name, name=queue.name, what=queue.damage
+                )
 
     def _append_metadata(self, payload: bytes) -> None:
         self.journal.put(Kind.METADATA, payload)
