@@ -1,17 +1,20 @@
-"""The page that says which test shows what names tests that there are."""
+"""The pages that say which test shows what name tests that there are."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "operating-proof.md"
+PAGES = sorted((ROOT / "docs").glob("*-proof.md"))
 
 
-def test_the_tests_that_the_page_names_are_there() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_tests_that_the_page_names_are_there(page: Path) -> None:
     missing = []
-    for line in PAGE.read_text().splitlines():
+    for line in page.read_text().splitlines():
         text = ""
         for name in re.findall(r"`([^`]+)`", line):
             if re.fullmatch(r"[\w/]+\.py", name):
