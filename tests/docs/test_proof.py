@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("*-proof.md"))
 
 
-@pytest.mark.parametrize("page", ["operating-proof.md", "cluster-proof.md"])
-def test_the_tests_that_the_page_names_are_there(page: str) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_tests_that_the_page_names_are_there(page: Path) -> None:
     missing = []
-    for line in (ROOT / "docs" / page).read_text().splitlines():
+    for line in page.read_text().splitlines():
         text = ""
         for name in re.findall(r"`([^`]+)`", line):
             if re.fullmatch(r"[\w/]+\.py", name):

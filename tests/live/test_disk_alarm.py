@@ -83,6 +83,46 @@ def test_it_blocks_publishers_and_recovers(small_disk: Path, broker: Command) ->
     assert broker.stop()[0] == 0
 
 
+def test_a_publisher_cannot_fill_the_disk(small_disk: Path, broker: Command) -> None:
+    """It is told to wait before anything fails, and goes on when consumers have made room.
+
+    Three times as much as the disk has room for, persistent and confirmed.
+    """
+    port = urlsplit(broker.url).port
+    assert port is not None
+    publisher, consumer = (
+        RawConnection("127.0.0.1", port).handshake("/").channel() for _ in range(2)
+    )
+    publisher.declare("q", durable=True)
+    publisher.call("confirm.select")
+    size, sent, confirmed, taken, blocked = 200_000, 0, 0, 0, 0
+    while sent * size < 3 * DISK_BYTES:
+        publisher.publish("q", b"%d " % sent + bytes(size), delivery_mode=2)
+        sent += 1
+        while confirmed < sent:
+            answer = publisher.next(60).name
+            if answer == "basic.ack":
+                confirmed += 1
+            elif answer == "connection.blocked":
+                blocked += 1
+                found = os.statvfs(small_disk)
+                assert found.f_bavail * found.f_frsize > 20_000_000
+                # The log gives its room back when nobody needs it any more.
+                while (got := consumer.get("q", no_ack=False)) is not None:
+                    assert int(got.body.split()[0]) == taken
+                    consumer.ack(got.delivery_tag)
+                    taken += 1
+            else:
+                assert answer == "connection.unblocked"
+    assert blocked >= 2
+    assert [int(body.split()[0]) for body in consumer.bodies("q")] == list(range(taken, sent))
+    code, _, errors = broker.stop()
+    assert code == 0
+    assert "disk alarm cleared (" in errors
+    assert "[error]" not in errors
+    assert "[critical]" not in errors
+
+
 def take(consumer: RawChannel, *bodies: bytes) -> None:
     for body in bodies:
         delivery = consumer.delivery()

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from test_cli_dev import WAIT_S, WARREN, Command, run
 
+from warren.store.crc32c import checksum
+
 Start = Callable[..., Command]
 
 
@@ -42,6 +44,11 @@ def everything(path: Path) -> dict[str, tuple[int, int, bytes]]:
         contents = entry.read_bytes() if entry.is_file() else b""
         found[str(entry.relative_to(path))] = (stat.st_mode, stat.st_mtime_ns, contents)
     return found
+
+
+def all_but_lock(path: Path) -> dict[str, tuple[int, int, bytes]]:
+    """`everything` but the file that says which process looks at it."""
+    return {name: what for name, what in everything(path).items() if name != "LOCK"}
 
 
 def refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:
@@ -155,3 +162,77 @@ def test_an_unknown_version_is_left_untouched(tmp_path: Path, version: str | Non
     what = "no VERSION file" if version is None else f"has version {version.strip()!r}"
     refused(done, what, "left as it is.\n", "Start the Warren that wrote it")
     assert everything(path) == before
+
+
+def of_tomorrow(path: Path) -> None:
+    """Turn a segment or a checkpoint into one of a later version that is sound in itself."""
+    data = bytearray(path.read_bytes())
+    data[8:12] = (99).to_bytes(4, "little")
+    if path.suffix == ".wal":
+        data[28:32] = checksum(bytes(data[:28])).to_bytes(4, "little")
+    else:
+        crc = checksum(bytes(data[16:]), checksum(bytes(data[8:12])))
+        data[12:16] = crc.to_bytes(4, "little")
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["wal", "checkpoint"])
+def test_a_log_of_an_unknown_version_is_left_untouched(
+    start: Start, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "data"
+    arguments = ("serve", "--config", config(tmp_path), "--data-dir", str(path))
+    if kind == "checkpoint":
+        assert start(*arguments).stop()[0] == 0
+    else:
+        start(*arguments).stop(signal.SIGKILL)
+    of_tomorrow(max((path / "log").glob(f"*.{kind}")))
+    before = all_but_lock(path)
+    for _ in range(2):
+        done = run(*arguments)
+        assert done.returncode == 1
+        assert "format version 99; this Warren knows" in done.stderr
+        assert "It is left as it is" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert all_but_lock(path) == before
+
+
+def test_files_of_another_user(start: Start, tmp_path: Path) -> None:
+    """A log that may not be read is no damage: refused, with the name of the file, untouched."""
+    path = tmp_path / "data"
+    arguments = ("serve", "--config", config(tmp_path), "--data-dir", str(path))
+    start(*arguments).stop(signal.SIGKILL)
+    for segment in (path / "log").glob("*.wal"):
+        segment.chmod(0)
+    before = all_but_lock(path)
+    drop = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*drop, *WARREN, *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert done.returncode == 1
+    assert f"the log in {path} cannot be read" in done.stderr
+    assert "Permission denied" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert all_but_lock(path) == before
+
+
+def test_a_disk_that_cannot_be_written_to(start: Start, tmp_path: Path) -> None:
+    """Mounted for reading only: told so, whatever is there."""
+    path = tmp_path / "data"
+    arguments = ("serve", "--config", config(tmp_path), "--data-dir", str(path))
+    assert start(*arguments).stop()[0] == 0
+    script = f"mount --bind {path} {path} && mount -o remount,ro,bind {path} && exec "
+    script += " ".join([*WARREN, *arguments])
+    try:
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no unshare command")
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"mounting is not permitted: {done.stderr.strip()}")
+    refused(done, f"the data directory {path} cannot be used: Read-only file system.\n")

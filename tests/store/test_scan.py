@@ -238,6 +238,9 @@ def test_an_unreadable_segment_is_damage() -> None:
                 raise OSError(5, "Input/output error", name)
             return super().read(name)
 
+        def read_at(self, name: str, at: int, size: int) -> bytes:
+            raise OSError(5, "Input/output error", name)
+
     found = read(Unreadable(small_log(3, 3)))
     assert found.sequences == [4, 5, 6]
     assert "Input/output error" in found.scan.damages[0].reason

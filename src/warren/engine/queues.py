@@ -170,7 +170,11 @@ def purge_queue(engine: Engine, connection: Connection, name: str) -> int:
     check_owner(engine, connection, queue)
     if queue.is_remote:
         return int(engine.ask(queue, "purge", errand))
-    return int(queue.purge())
+    count = int(queue.purge())
+    if engine.journal is not None:
+        # Said now, whoever answers waits for it: what was purged does not come back.
+        engine.journal.finish_turn()
+    return count
 
 
 def delete_queue(

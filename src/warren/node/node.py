@@ -255,6 +255,8 @@ class Node:
 
         self.operating = Operating(self)
         self.operating.start(control_socket, forgiving)
+        if self.store is not None:
+            self.store.tell_damage()
         return self.operating
 
     @property

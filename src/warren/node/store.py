@@ -19,6 +19,7 @@ from warren.engine.agreed import AgreedKeeper
 from warren.engine.cursors import resume_cursors
 from warren.engine.metadata import MetadataKeeper
 from warren.node.errors import StartError
+from warren.store.bad_sectors import read_around
 from warren.store.checkpoint import UnknownCheckpointError
 from warren.store.files import RealFiles
 from warren.store.records import Kind, segment_name
@@ -111,6 +112,7 @@ class NodeStore:
         self._in_turn: Callable[[Callable[[], None]], None] | None = None
         self._failure: Failure | None = None
         self._disk: DiskWatch | None = None
+        self._told_put_off = False
         #: What the disk watch was told last of the room that the writer saw.
         self._free_bytes_told = -1
         self._report(recovery)
@@ -137,11 +139,6 @@ class NodeStore:
                 self.salvage.path,
             )
         queues = self.journal.queues.values()
-        for queue in queues:
-            if queue.damage:
-                self.engine.emit(
-                    "queue.damaged", vhost=queue.vhost.name, name=queue.name, what=queue.damage
-                )
         self.log.info(
             "recovered %d queues with %d messages in %.2f s; %d records read",
             len(queues),
@@ -149,6 +146,14 @@ class NodeStore:
             self.recovered_s,
             recovery.records,
         )
+
+    def tell_damage(self) -> None:
+        """The events of what the start has found; nobody listens while it is found."""
+        for queue in self.journal.queues.values():
+            if queue.damage:
+                self.engine.emit(
+                    "queue.damaged", vhost=queue.vhost.name, name=queue.name, what=queue.damage
+                )
 
     def _append_metadata(self, payload: bytes) -> None:
         self.journal.put(Kind.METADATA, payload)
@@ -229,7 +234,20 @@ class NodeStore:
         if self.upkeep.error is not None:
             self._fail(self.upkeep.error)
             return
+        if self._told_put_off != (self.upkeep.put_off is not None):
+            self._tell_put_off()
         self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    def _tell_put_off(self) -> None:
+        self._told_put_off = not self._told_put_off
+        if self._told_put_off:
+            self.log.error(
+                "there is no room for a checkpoint of the log: %s; it is tried again, and no room "
+                "of the log is given back until it is there",
+                self.upkeep.put_off,
+            )
+        else:
+            self.log.info("there is room for checkpoints again")
 
     def _keep_up(self) -> None:
         self.journal.finish_turn()
@@ -280,7 +298,7 @@ class NodeStore:
         self.log.error("queue '%s' in vhost '%s': %s", queue.name, queue.vhost.name, what)
         self.engine.emit("queue.damaged", vhost=queue.vhost.name, name=queue.name, what=what)
         try:
-            data = self.files.read_at(name, offset, UNREADABLE_BYTES)
+            data, _ = read_around(self.files, name, offset, UNREADABLE_BYTES)
             self.salvage.keep(name, offset, data, what)
         except OSError as error:
             self.log.error("%s could not be put aside: %s", name, error.strerror)

@@ -73,8 +73,11 @@ def tx_commit(channel: Channel) -> Reply:
     finally:
         waits = commit.end()
         channel.transaction = new_transaction()
+    journal = channel.engine.journal
+    if journal is not None:
+        # What was settled is said now, so that the answer waits for it too.
+        journal.finish_turn()
     if waits:
-        journal = channel.engine.journal
         commit.mark = 0 if journal is None else journal.appended
         channel.connection.errand = commit.errand
         raise Postponed(errand=commit.errand)

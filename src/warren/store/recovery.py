@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from warren.store.bad_sectors import is_media_error, read_around
 from warren.store.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -22,6 +23,7 @@ from warren.store.checkpoint import (
 from warren.store.journal import Journal
 from warren.store.records import (
     SEGMENT_HEADER_BYTES,
+    SegmentHeader,
     decode_segment_header,
     segment_first_sequence,
     segment_name,
@@ -63,7 +65,9 @@ class Recovery:
         self.next_sequence = 1
 
     def _read_at(self, number: int, at: int, size: int) -> bytes:
-        return self.files.read_at(segment_name(self.journal.segment_first(number)), at, size)
+        # More is read than is asked for: a bad sector takes nothing with it that it does not hold.
+        name = segment_name(self.journal.segment_first(number))
+        return read_around(self.files, name, at, size)[0]
 
     # -- what there is -----------------------------------------------------------------------------
 
@@ -76,6 +80,8 @@ class Recovery:
             except CheckpointError as error:
                 self.notes.append(f"checkpoint {name} is left out: {error}")
             except OSError as error:
+                if not is_media_error(error):
+                    raise
                 self.notes.append(f"checkpoint {name} cannot be read: {error.strerror}")
         return None
 
@@ -88,7 +94,7 @@ class Recovery:
             first = segment_first_sequence(name)
             if first is None:
                 continue
-            header = decode_segment_header(self.files.read_at(name, 0, SEGMENT_HEADER_BYTES))
+            header = self._header(name)
             entry = known.get(first)
             if entry is not None:
                 number = entry.number
@@ -101,12 +107,15 @@ class Recovery:
             before = number
         return found
 
+    def _header(self, name: str) -> SegmentHeader | None:
+        """None when it cannot be read, or does not check."""
+        return decode_segment_header(read_around(self.files, name, 0, SEGMENT_HEADER_BYTES)[0])
+
     def _salt(self, fresh_salt: int) -> int:
         if self.checkpoint is not None:
             return self.checkpoint.salt
         for segment in self._segments.values():
-            name = segment_name(segment.first_sequence)
-            header = decode_segment_header(self.files.read_at(name, 0, SEGMENT_HEADER_BYTES))
+            header = self._header(segment_name(segment.first_sequence))
             if header is not None:
                 return header.salt
         return fresh_salt
@@ -229,7 +238,7 @@ class Recovery:
         if self.salvage is None:
             return
         try:
-            self.salvage.keep(name, offset, self.files.read_at(name, offset, size), reason)
+            self.salvage.keep(name, offset, read_around(self.files, name, offset, size)[0], reason)
         except OSError as error:
             self.notes.append(f"damaged bytes of {name} could not be put aside: {error.strerror}")
 

@@ -1,8 +1,9 @@
 """Reads a log back and says what state it is in; docs/internals/wal-format.md has the rules.
 
 `scan` never changes anything and never raises over what the bytes are, except for a format version
-it does not know. Iterate it to the end: the records come in order, each number once, and the
-verdict (`torn_tail`, `damages`, `missing`, `next_sequence`) is complete when they have all come.
+it does not know, nor over sectors that the disk has lost; files that may not be read raise OSError.
+Iterate it to the end: the records come in order, each number once, and the verdict (`torn_tail`,
+`damages`, `missing`, `next_sequence`) is complete when they have all come.
 `repair_tail` is the separate step that makes the log fit to be continued.
 """
 
@@ -11,9 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from warren.store.bad_sectors import is_media_error, read_around
 from warren.store.files import Files, RealFiles
 from warren.store.records import (
     FORMAT_VERSION,
+    RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
     decode_segment_header,
     segment_first_sequence,
@@ -106,6 +109,8 @@ class Scan:
         self.spare_tail: SpareTail | None = None
         self.damages: list[Damage] = []
         self.missing: list[MissingSegment] = []
+        #: Segments with sectors that cannot be read.
+        self.unreadable: set[str] = set()
         #: The names of the segments, oldest first.
         self.segments = [n for n in files.names() if segment_first_sequence(n) is not None]
         if skip_older:
@@ -148,11 +153,7 @@ class Scan:
             before = name
 
     def _segment(self, name: str, newest: bool, highest: int) -> Iterator[tuple[str, list[Record]]]:
-        try:
-            data = self.files.read(name)
-        except OSError as error:
-            self._damage(name, 0, 0, f"cannot be read: {error.strerror}")
-            return
+        data, unreadable = self._read(name)
         at = SEGMENT_HEADER_BYTES
         fault = self._header_fault(name, data)
         if fault:
@@ -173,18 +174,34 @@ class Scan:
                     if newest and at < len(data):
                         self.spare_tail = SpareTail(name, at, len(data) - at)
                     return
-            if newest and not proves_synced(data, at, self.next_sequence, highest, self.salt):
+            # What cannot be read may well have been synced, so it is nothing to be cut off.
+            torn = newest and not unreadable
+            if torn and not proves_synced(data, at, self.next_sequence, highest, self.salt):
                 cut = at if at > SEGMENT_HEADER_BYTES else 0
                 self.torn_tail = TornTail(name, cut, len(data) - cut)
                 return
             found = find_record(data, at, self.next_sequence, highest, self.salt)
-            reason = fault or "a record is cut out, repeated or does not check"
+            reason = unreadable or fault or "a record is cut out, repeated or does not check"
             fault = ""
             if found is None:
                 self._damage(name, at, len(data) - at, reason)
+                if newest:
+                    # The next segment must have a name, and records numbers, of their own.
+                    self.next_sequence += (len(data) - at) // RECORD_HEADER_BYTES + 1
                 return
             self._damage(name, at, found[0] - at, reason)
             at, self.next_sequence = found
+
+    def _read(self, name: str) -> tuple[bytes, str]:
+        """A segment, and what is to be said if a part of it cannot be read."""
+        try:
+            return self.files.read(name), ""
+        except OSError as error:
+            if not is_media_error(error):
+                raise
+        self.unreadable.add(name)
+        data, reason = read_around(self.files, name, 0, self.files.size(name))
+        return data, f"it cannot be read whole: {reason}"
 
     def _note_batch(self, name: str, records: list[Record]) -> None:
         place = records[-1].place
@@ -249,6 +266,7 @@ def repair_tail(finished: Scan) -> None:
         files.truncate(finished.spare_tail.segment, finished.spare_tail.offset)
     if kept:
         name, at = finished.last_batch
-        files.write_back(kept[-1], at if name == kept[-1] else 0)
+        if kept[-1] not in finished.unreadable:
+            files.write_back(kept[-1], at if name == kept[-1] else 0)
         files.sync(kept[-1])
     files.sync_names()

@@ -9,7 +9,9 @@ moment the state was taken: the checkpoint does not speak of it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,9 @@ from warren.store.records import MESSAGE_BYTES_MIN, Kind, segment_name
 if TYPE_CHECKING:
     from warren.store.files import WritableFiles
     from warren.store.journal import Journal
+
+#: There is no room: nothing is wrong with the disk, and there may be some later.
+FULL_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 Done = Callable[[Exception | None], None]
 #: Does something where it holds nobody up, then calls back.
@@ -64,6 +69,8 @@ class UpkeepSettings:
     inline_chunks: int = 32
     #: Indexes of others written in one tick: some 3 KB each.
     indexes_a_tick: int = 256
+    #: A checkpoint that there was no room for is tried again after so many ticks.
+    retry_ticks: int = 100
 
 
 class Upkeep:
@@ -84,6 +91,11 @@ class Upkeep:
         self.aside = aside
         #: The first error of a checkpoint's writing; the node must end.
         self.error: Exception | None = None
+        #: Why the last checkpoint could not be written, and will be tried again; None: it was.
+        self.put_off: OSError | None = None
+        self._ticks_put_off = 0
+        #: Segments that a checkpoint would have let go, had there been room for it.
+        self._spared: list[tuple[int, int]] = []
         self.checkpoints = 0
         self.compacted_segments = 0
         # The checkpoint that this start came from may be of the newest record.
@@ -119,6 +131,9 @@ class Upkeep:
 
     def _is_due(self) -> bool:
         appended = self.journal.appended_bytes
+        if self.put_off is not None:
+            self._ticks_put_off += 1
+            return self._ticks_put_off >= self.settings.retry_ticks
         if appended - self._last_bytes >= self.settings.checkpoint_bytes:
             return True
         self._idle_ticks = self._idle_ticks + 1 if appended == self._seen_bytes else 0
@@ -177,10 +192,15 @@ class Upkeep:
         self.aside(lambda: self._write(checkpoint, doomed), outcome.append)
         while not outcome:
             yield
-        if outcome[0] is not None:
-            self.error = outcome[0]
-            return
-        self._written(doomed)
+        error = outcome[0]
+        if error is None:
+            self._written(doomed)
+        elif isinstance(error, OSError) and error.errno in FULL_ERRORS:
+            # The log has all that would stand in it. To end would make no room, and acks do.
+            self.put_off, self._ticks_put_off = error, 0
+            self._spared = doomed
+        else:
+            self.error = error
 
     def take_state(self, clean: bool) -> tuple[Checkpoint, list[tuple[int, int]]]:
         """All that the log has said so far, and the segments that are not needed for it."""
@@ -198,6 +218,7 @@ class Upkeep:
         doomed = [(number, first) for number, first, _size in self._dead()]
         for number, _ in doomed:
             journal.forget_segment(number)
+        doomed = self._spared + doomed
         segments = [
             KnownSegment(number, first, size, kept, live_bytes)
             for number, first, size, _live, kept, live_bytes in journal.list_segments()
@@ -211,8 +232,14 @@ class Upkeep:
 
     def _write(self, checkpoint: Checkpoint, doomed: list[tuple[int, int]]) -> None:
         """Runs aside: touches files only."""
-        write_checkpoint(self.files, checkpoint.sequence, checkpoint.encode())
         mine = checkpoint_name(checkpoint.sequence)
+        try:
+            write_checkpoint(self.files, checkpoint.sequence, checkpoint.encode())
+        except OSError as error:
+            if error.errno in FULL_ERRORS:
+                with suppress(OSError):
+                    self.files.remove(mine)
+            raise
         # The one before stays, in case a disk spoils the newest.
         for name in [n for n in list_checkpoints(self.files) if n < mine][1:]:
             self.files.remove(name)
@@ -222,6 +249,8 @@ class Upkeep:
 
     def _written(self, doomed: list[tuple[int, int]]) -> None:
         self.checkpoints += 1
+        self.put_off = None
+        self._spared = []
         for number, _ in doomed:
             self._passed.pop(number, None)
 
