@@ -67,6 +67,7 @@ class Mirror:
             effects.Send: lambda it: mirrors.send(it.to, it.frame),
             effects.AdoptEpoch: self._adopt,
             effects.Commit: lambda it: log.apply_to(it.index),
+            effects.Promise: lambda it: log.promise(it.index),
             effects.BecameMaster: self._became_master,
             effects.Deposed: self._deposed,
             effects.ProposeShrink: lambda it: self._propose(commands.Shrink, it),
@@ -103,6 +104,18 @@ class Mirror:
         was_automatic = settings.sync_automatically
         settings.sync_automatically = self._syncs_by_itself(effective)
         settings.sync_strategy = effective.ha_sync_strategy
+        is_early = effective.ha_replication == "async"
+        if is_early is not settings.confirms_early and self.log.acts:
+            # What was published before does not say in the log that it may be confirmed early.
+            self.log.flush()
+        settings.confirms_early = self.log.promises = is_early
+        settings.lag_operations_max = effective.ha_max_lag_messages
+        settings.lag_ms_max = effective.ha_max_lag_ms
+        fed = settings.feeds_mirrors
+        settings.feeds_mirrors = self._mirrors.hours.are_now(effective)
+        if fed is not settings.feeds_mirrors and self.log.acts:
+            begins = "begin" if settings.feeds_mirrors else "end"
+            self._mirrors.note(f"queue.copying_hours_{begins}", self.queue)
         self.batch_messages = effective.ha_sync_batch_size
         if self.replica is not None:
             self.replica.settings_changed(settings.sync_automatically and not was_automatic)
@@ -140,6 +153,8 @@ class Mirror:
         """Before all of this copy goes: the cluster may have gone on without what is in it."""
         if 0 < self.log.lineage.last_epoch < view.unclean:
             self.log.salvage(0)
+        else:
+            self.log.salvage_promised(self.log.applied_index)
 
     def frame(self, sender: str, data: bytes) -> None:
         """Another replica has said something. ProtocolError: it cannot have."""
@@ -327,3 +342,7 @@ class Mirror:
     def salvage(self, after_index: int, rows: list[tuple[int, Message]]) -> None:
         """Keep what the cluster has gone on without. Raises OSError: it must not be cut then."""
         self._mirrors.keep_salvage(self.queue, after_index, rows)
+
+    def salvage_promised(self, after_index: int, rows: list[tuple[int, Message]]) -> None:
+        """Keep what a master has confirmed before others had it, to be published again."""
+        self._mirrors.keep_salvage(self.queue, after_index, rows, was_promised=True)

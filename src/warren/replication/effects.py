@@ -24,6 +24,15 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     index: int
 
 
+class Promise(msgspec.Struct, frozen=True, gc=False):
+    """The master may tell its publishers that operations up to `index` are safe, on its disk alone.
+
+    Nothing else follows from it: they are applied, and delivered, when they are committed.
+    """
+
+    index: int
+
+
 class BecameMaster(msgspec.Struct, frozen=True, gc=False):
     """The queue may be served from now on. All that it was before has been applied.
 
@@ -96,6 +105,7 @@ Effect = (
     Send
     | AdoptEpoch
     | Commit
+    | Promise
     | BecameMaster
     | Deposed
     | ProposeShrink
