@@ -79,6 +79,9 @@ class Engine:
     #: The copies of mirrored queues on this node; None: there can be none.
     mirrors: Any = None
 
+    #: Told of messages that go back to their publishers: virtual host, bytes.
+    on_return: Callable[[str, int], None] | None = None
+
     def __init__(
         self,
         settings: EngineSettings,
@@ -130,8 +133,6 @@ class Engine:
         #: Channel -> when its deliveries were last gone through, and when the first was due then.
         self.timeout_looks: dict[Channel, tuple[int, int]] = {}
         self.alarms: set[str] = set()
-        #: Told of messages that go back to their publishers: virtual host, bytes.
-        self.on_return: Callable[[str, int], None] | None = None
         #: What is written to disk goes through here; None: nothing is.
         self.journal: Journal | None = None
         #: Delayed exchange -> the messages that wait in it.
