@@ -25,5 +25,5 @@ def test_from_zero_to_a_plot(tmp_path: Path) -> None:
     assert "300 orders" in page
     assert page.count("<polyline") == 3
     files = tmp_path / "shop" / "lake" / "data" / "**" / "*.parquet"
-    (count,) = duckdb.sql(f"select count(distinct seq) from read_parquet('{files}')").fetchone()
+    ((count,),) = duckdb.sql(f"select count(distinct seq) from read_parquet('{files}')").fetchall()
     assert count == 300
