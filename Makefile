@@ -18,6 +18,8 @@ FAULTS ?= --seconds 60
 # make spark-kills SPARK_KILLS="--kills 30 --seed 7", make bench-spark BENCH_SPARK="--rows 1000000"
 SPARK_KILLS ?=
 BENCH_SPARK ?=
+# make bench-spark BENCH_PIPELINES="--only audit"
+BENCH_PIPELINES ?=
 # make soak SOAK="--minutes 5 --rate 500"; --document writes docs/soak.md
 SOAK ?=
 
@@ -133,9 +135,10 @@ soak: $(VENV)/.built
 spark-kills: $(VENV)/.built
 	$(BIN)/python tests/spark/kills.py $(SPARK_KILLS)
 
-# How fast queues go into Spark and back.
+# How fast queues go into Spark and back; audit, archive, scrub, and what the event journal costs.
 bench-spark: $(VENV)/.built
-	$(BIN)/python tests/spark/bench.py $(BENCH_SPARK)
+	$(BIN)/python tests/spark/bench_connector.py $(BENCH_SPARK)
+	$(BIN)/python tests/spark/bench_pipelines.py $(BENCH_SPARK) $(BENCH_PIPELINES)
 
 $(VENV)/.installed: requirements/dev.txt
 	@command -v $(PYTHON) >/dev/null || { \

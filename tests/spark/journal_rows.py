@@ -21,10 +21,14 @@ def row(
     epoch: int = 1,
     redelivered: bool = False,
     no_ack: bool = False,
+    size: int = 0,
+    peer: str = "",
+    in_sync: bool = False,
 ) -> Row:
     at = BEGAN + datetime.timedelta(milliseconds=at_ms)
     key = ("/", queue, 7)
-    return (at, node, *key, epoch, event, seq, count, 0, redelivered, no_ack, False)
+    flags = (redelivered, no_ack, False)
+    return (at, node, *key, epoch, event, seq, count, size, *flags, peer, in_sync)
 
 
 def plain_life(count: int, queue: str = "orders") -> list[Row]:

@@ -98,6 +98,60 @@ def test_everything_that_happens_is_noted(tmp_path: Path, spark: SparkSession) -
     assert (queue["lost"], queue["unflagged"], queue["redelivered"]) == (0, 0, 1)
 
 
+def test_letters_of_the_dead_are_events_of_their_own(tmp_path: Path, spark: SparkSession) -> None:
+    """Three go on to another queue, two to nobody: only letters that were taken are noted."""
+    with Broker(config=CONFIG, data_dir=tmp_path / "data") as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for queue, target, count in (("seen", "graves", 3), ("seen.unwanted", "nowhere", 2)):
+            arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target}
+            channel.queue_declare(queue, durable=True, arguments=arguments)
+            channel.queue_declare("graves", durable=True)
+            for _ in range(count):
+                channel.basic_publish("", queue, b"x", KEPT)
+            for _ in range(count):
+                method, _, _ = channel.basic_get(queue)
+                channel.basic_reject(method.delivery_tag, requeue=False)
+        connection.close()
+    place = tmp_path / "data" / "events"
+    rows = events_of(place, tmp_path)
+    letters = [one for one in rows if one["event"] == "dead-letter"]
+    assert {one["queue"] for one in letters} == {"seen"}
+    assert counted(letters) == {"dead-letter": 3}
+    assert {(one["queue"], one["dead_lettered"]) for one in rows if one["event"] == "reject"} == {
+        ("seen", True),
+        ("seen.unwanted", False),
+    }
+    with read_events(spark, [place]) as events:
+        queues = {row["queue"]: row for row in audit(events, every=True).queues.collect()}
+    seen = queues["seen"]
+    assert (seen["gone"], seen["lost"], seen["duplicates"]) == (3, 0, 0)
+
+
+def test_messages_that_go_back_to_their_publishers_are_noted(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with Broker(config=CONFIG, data_dir=tmp_path / "data") as broker:
+        traffic(broker, "seen")
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        for _ in range(5):
+            channel.basic_publish("", "no such queue", b"abc", mandatory=True)
+            channel.basic_publish("", "no such queue", b"abc")
+        channel.queue_declare("graves")
+        connection.close()
+    place = tmp_path / "data" / "events"
+    returned = [one for one in events_of(place, tmp_path) if one["event"] == "return"]
+    assert {(one["vhost"], one["queue"]) for one in returned} == {("/", "")}
+    assert counted(returned) == {"return": 5}
+    assert sum(int(str(one["bytes"])) for one in returned) == 15
+    with read_events(spark, [place]) as events:
+        # They were in no queue, so the audit has nothing to say of them.
+        (queue,) = audit(events, every=True).queues.collect()
+    assert (queue["queue"], queue["published"], queue["lost"]) == ("seen", 10, 0)
+
+
 def test_what_a_killed_broker_noted_is_there(tmp_path: Path) -> None:
     with Broker(config=CONFIG, data_dir=tmp_path / "data") as broker:
         traffic(broker, "seen")

@@ -181,7 +181,7 @@ class Burials:
         )
         term = queue.burial_term if yard is None else yard.term
         if letter is None:
-            queue.end_burial(burial.slot, burial.reason, term)
+            queue.end_burial(burial.slot, burial.reason, term, has_letter=False)
             return
         has_it = burial.taken or ()
         taken, refused, tags = [], False, []
@@ -203,7 +203,8 @@ class Burials:
         journal = engine.journal
         is_safe = not tags and not refused
         if is_safe and queue.mirror is None:
-            queue.end_burial(burial.slot, burial.reason, term, with_letter=True)
+            some = bool(taken or has_it)
+            queue.end_burial(burial.slot, burial.reason, term, with_letter=True, has_letter=some)
         if journal is not None:
             journal.finish_publish(letter)
         if is_safe and queue.mirror is None:
@@ -257,7 +258,8 @@ class Burials:
         """The letter is safe."""
         self._off_the_way(yard, burial)
         if not yard.is_over:
-            yard.queue.end_burial(burial.slot, burial.reason, yard.term)
+            some = bool(burial.taken)
+            yard.queue.end_burial(burial.slot, burial.reason, yard.term, has_letter=some)
         if not yard.returned:
             yard.pace = min(yard.pace * 2, SENT_MAX)
             yard.pause_ms = 0
@@ -291,7 +293,7 @@ class Burials:
                 burial = self._burial(*_unpack(yard.waiting.popleft()))
             message = queue.dead_message(burial.slot)
             if message is None:
-                queue.end_burial(burial.slot, burial.reason, yard.term)
+                queue.end_burial(burial.slot, burial.reason, yard.term, has_letter=False)
             else:
                 self._send(queue, yard, burial, message)
         if yard.sent == 0:

@@ -80,6 +80,9 @@ class Engine:
     #: The copies of mirrored queues on this node; None: there can be none.
     mirrors: Any = None
 
+    #: Told of messages that go back to their publishers: virtual host, bytes.
+    on_return: Callable[[str, int], None] | None = None
+
     def __init__(
         self,
         settings: EngineSettings,

@@ -304,9 +304,11 @@ class Mirror:
         if not queue.declaration.durable:
             self._engine.later(lambda _now_ms: self._engine.drop_queue(queue))
 
-    def _deposed(self, _effect: effects.Deposed) -> None:
+    def _deposed(self, effect: effects.Deposed) -> None:
         """Whoever holds deliveries of the old object holds nothing; another one is the copy."""
         queue = self.queue
+        if queue.vhost.queues.get(queue.name) is queue:
+            self._mirrors.note("queue.deposed", queue, epoch=effect.epoch)
         self.end_copies("interrupted")
         self.log.stand_down()
         if queue.vhost.queues.get(queue.name) is not queue:

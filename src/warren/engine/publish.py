@@ -257,7 +257,10 @@ def return_message(channel: Channel, message: Message) -> None:
         RETURN, NO_ROUTE, "NO_ROUTE", text(message.exchange), text(message.routing_key)
     )
     channel.outlet.method_with_content(channel.number, payload, message)
-    channel.engine.totals.count(channel.connection.vhost.name, "return_unroutable")
+    engine, vhost = channel.engine, channel.connection.vhost.name
+    engine.totals.count(vhost, "return_unroutable")
+    if engine.on_return is not None:
+        engine.on_return(vhost, message.body_len)
 
 
 def check_properties(_engine: Engine, channel: Channel, message: Message) -> None:

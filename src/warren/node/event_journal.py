@@ -27,13 +27,23 @@ if TYPE_CHECKING:
     import asyncio
 
     from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.mirror import Mirror
     from warren.node.node import Node
 
 #: Rows of a buffer: some 5 MB.
 ROWS = 131_072
 #: Events of the engine that the journal has too.
-_TOLD = {"queue.promoted": "promote", "queue.deleted": "delete", "queue.synchronised": "sync"}
+_TOLD = {
+    "queue.promoted": "promote",
+    "queue.deposed": "depose",
+    "queue.deleted": "delete",
+    "queue.sync_started": "copy",
+    "queue.sync_ended": "sync",
+}
 STOP_S = 20.0
+#: How often it is noted how far mirrors are, and of how many queues at a time.
+POSITIONS_S = 1.0
+POSITIONS_QUEUES = 1_000
 
 
 class EventJournal:
@@ -64,10 +74,15 @@ class EventJournal:
         self.log = logger("store")
         self._run = str(time.time_ns() // 1_000_000)
         self._names = journal_files.Names(node.name)
-        self._numbers: dict[tuple[str, str, int], int] = {}
+        #: Virtual host, queue, incarnation, and the mirror that events are about, if any.
+        self._numbers: dict[tuple[str, str, int, str], int] = {}
         #: By virtual host and name, the queue that has the name now.
         self._newest: dict[tuple[str, str], int] = {}
         self._seen: dict[int, tuple[int, ...]] = {}
+        #: By number of the queue, where all its replicas were when it was last noted.
+        self._positions: dict[int, tuple[int, ...]] = {}
+        #: Masters that are still to be looked at.
+        self._masters: list[Mirror] = []
         self._segment = 0
         self._making = threading.Lock()
         #: What the thread is to do; None: end.
@@ -76,6 +91,7 @@ class EventJournal:
         self._open: tuple[Path | None, mmap.mmap] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._positions_timer: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._work_off, name="event journal", daemon=True)
         journal = None if node.store is None else node.store.journal
         self.buffer = EventBuffer(node.engine.turn, journal, self._exchange, self._name)
@@ -101,6 +117,7 @@ class EventJournal:
         engine = self._engine
         engine.effects.on_queue = self._attach
         engine.listeners.append(self._told)
+        engine.on_return = self._returned
         for vhost in engine.vhosts.values():
             for queue in vhost.queues.values():
                 if not queue.is_remote:
@@ -110,12 +127,16 @@ class EventJournal:
                 self._attach(mirror.queue)
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(self._settings.interval_s, self._tick)
+        if engine.mirrors is not None:
+            self._positions_timer = self._loop.call_later(POSITIONS_S, self._tick_positions)
 
     def stop(self) -> None:
         """Note what queues hold, and write everything."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._positions_timer):
+            if timer is not None:
+                timer.cancel()
         self._engine.effects.on_queue = None
+        self._engine.on_return = None
         self.buffer.logged()
         self._note_held()
         for queue in self._queues():
@@ -132,9 +153,14 @@ class EventJournal:
     def _name(self, queue: AmqpQueue) -> int:
         """The number of a queue, written down before its first event."""
         key = (queue.vhost.name, queue.name, queue.number or queue.queue_id)
+        number = self._newest[key[:2]] = self._number(*key)
+        return number
+
+    def _number(self, vhost: str, queue: str, incarnation: int, peer: str = "") -> int:
+        key = (vhost, queue, incarnation, peer)
         number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[key] = self._newest[key[:2]] = len(self._names)
+            number = self._numbers[key] = len(self._names)
             with contextlib.suppress(OSError):
                 self._names_file.write(self._names.add(*key))
         return number
@@ -147,7 +173,13 @@ class EventJournal:
         queue = self._queue_at(*place)
         number = self._newest.get(place) if queue is None else self._name(queue)
         if number is not None:
-            self.buffer.record(number, int(details.get("epoch", 0)), NUMBERS[name])
+            epoch = int(details.get("epoch", 0 if queue is None else queue.epoch))
+            if name in {"copy", "sync"}:
+                number = self._number(
+                    *place, self._names.incarnations[number], str(details["node"])
+                )
+            size, is_done = int(details.get("bytes", 0)), details.get("how") == "done"
+            self.buffer.record(number, epoch, NUMBERS[name], size=size, in_sync=is_done)
         if queue is not None and name == "promote":
             # What it holds is on all replicas, whatever the master before has said of it.
             journal_held(queue, True)
@@ -157,6 +189,46 @@ class EventJournal:
         found = self._engine.vhosts.get(vhost)
         queue = None if found is None else found.queues.get(name)
         return None if queue is None or queue.is_remote or queue.events is None else queue
+
+    def _returned(self, vhost: str, size: int) -> None:
+        self.buffer.returned(self._number(vhost, "", 0), size)
+
+    # -- how far mirrors are -----------------------------------------------------------------------
+
+    def _tick_positions(self) -> None:
+        assert self._loop is not None
+        self._positions_timer = self._loop.call_later(POSITIONS_S, self._tick_positions)
+        self._node.in_turn(self.note_positions)
+
+    def note_positions(self) -> None:
+        """Of queues whose master is here; so many of them, the next time others.
+
+        Where nothing has moved and nobody is behind, nothing is noted.
+        """
+        if not self._masters:
+            mirrors = self._engine.mirrors
+            self._masters = [] if mirrors is None else mirrors.mastered()
+        chosen, self._masters = (
+            self._masters[:POSITIONS_QUEUES],
+            self._masters[POSITIONS_QUEUES:],
+        )
+        for mirror in chosen:
+            replica, queue = mirror.replica, mirror.queue
+            if replica is None or not mirror.log.acts or queue.events is not self.buffer:
+                continue
+            places = replica.positions()
+            last = replica.last_index
+            known = (last, replica.epoch, *places.values())
+            if min(places.values()) >= last and self._positions.get(queue.number) == known:
+                continue
+            self._positions[queue.number] = known
+            key = (queue.vhost.name, queue.name, queue.number)
+            in_sync = () if mirror.view is None else mirror.view.in_sync
+            for node, position in places.items():
+                if node != self._node.name:
+                    number = self._number(*key, node)
+                    told = (number, replica.epoch, NUMBERS["position"], position, 1, last)
+                    self.buffer.record(*told, in_sync=node in in_sync)
 
     # -- what queues hold --------------------------------------------------------------------------
 

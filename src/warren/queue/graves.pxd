@@ -19,5 +19,5 @@ cdef class Graves(KeptBacklog):
     cdef int bury(self, SlotLog log, uint64_t slot, int reason) except -1
     cdef int drop_head(self, int reason) except -1
     cdef int discard(self, uint64_t slot, int reason) except -1
-    cdef int note_left(self, int reason, uint64_t slot) except -1
+    cdef int note_left(self, int reason, uint64_t slot, bint has_letter) except -1
     cdef int forget_buried(self) except -1

@@ -9,4 +9,11 @@ class Graves(KeptBacklog):
     crowded: bool
     resting: bool
     def dead_message(self, slot: int) -> Message | None: ...
-    def end_burial(self, slot: int, reason: int, term: int, with_letter: bool = False) -> None: ...
+    def end_burial(
+        self,
+        slot: int,
+        reason: int,
+        term: int,
+        with_letter: bool = False,
+        has_letter: bool = True,
+    ) -> None: ...

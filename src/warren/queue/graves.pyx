@@ -16,7 +16,7 @@ from warren.queue.kept cimport KeptBacklog
 from warren.queue.paging cimport page_in
 from warren.queue.slots cimport LOGGED, REDELIVERED, Slot, SlotLog, message_of
 from warren.telemetry.event_buffer cimport (
-    EVENT_DROP, EVENT_EXPIRE, EVENT_LIMIT, EVENT_REJECT, FLAG_DEAD_LETTER,
+    EVENT_DEAD_LETTER, EVENT_DROP, EVENT_EXPIRE, EVENT_LIMIT, EVENT_REJECT, FLAG_DEAD_LETTER,
 )
 
 cdef enum:
@@ -56,7 +56,7 @@ cdef class Graves(KeptBacklog):
         if self.dead_letters:
             return self.bury(log, slot, reason)
         if self.events is not None:
-            self.note_left(reason, slot)
+            self.note_left(reason, slot, False)
         return self.left(log, slot)
 
     cdef int discard(self, uint64_t slot, int reason) except -1:
@@ -73,10 +73,10 @@ cdef class Graves(KeptBacklog):
             self.unreadable += 1
             self.journal.unreadable(self, slot, entry.content >> 1, 1)
         if self.events is not None:
-            self.note_left(reason, slot)
+            self.note_left(reason, slot, False)
         return self.left(log, slot)
 
-    cdef int note_left(self, int reason, uint64_t slot) except -1:
+    cdef int note_left(self, int reason, uint64_t slot, bint has_letter) except -1:
         """Tells the event journal of a message that leaves without having been consumed."""
         cdef int event = EVENT_LIMIT
         if reason == DEAD_REJECTED:
@@ -85,7 +85,9 @@ cdef class Graves(KeptBacklog):
             event = EVENT_EXPIRE
         elif reason == DEAD_MAXLEN:
             event = EVENT_DROP
-        return self.note_event(event, FLAG_DEAD_LETTER if self.dead_letters else 0, slot, 1, 0)
+        if has_letter:
+            self.note_event(EVENT_DEAD_LETTER, 0, slot, 1, 0)
+        return self.note_event(event, FLAG_DEAD_LETTER if has_letter else 0, slot, 1, 0)
 
     def dead_message(self, uint64_t slot):
         """What is buried there; None when it cannot be read, and has been said to be lost."""
@@ -97,10 +99,12 @@ cdef class Graves(KeptBacklog):
         self.journal.unreadable(self, slot, entry.content >> 1, 1)
         return None
 
-    def end_burial(self, uint64_t slot, int reason, uint64_t term, bint with_letter=False):
+    def end_burial(self, uint64_t slot, int reason, uint64_t term, bint with_letter=False,
+                   bint has_letter=True):
         """What was buried in a term is safe elsewhere, or nobody wants it: it leaves for good.
 
-        `with_letter`: its letter is staged, and one record is to say both.
+        `with_letter`: its letter is staged, and one record is to say both. `has_letter`: some queue
+        has taken one.
         """
         cdef SlotLog log
         cdef uint64_t position = position_of(slot)
@@ -110,7 +114,7 @@ cdef class Graves(KeptBacklog):
         self.buried -= 1
         self.buried_bytes -= log.at(position).body_len
         if self.events is not None:
-            self.note_left(reason, slot)
+            self.note_left(reason, slot, has_letter)
         if (not with_letter or self.mirror is not None or self.queue_id == 0
                 or not self.journal.staged or not log.at(position).flags & LOGGED):
             self.left(log, slot)

@@ -48,6 +48,9 @@ EVENTS = (
     "sync",
     "delete",
     "adopt",
+    "dead-letter",
+    "position",
+    "copy",
 )
 #: Columns of a buffer, in order, with the bytes of a value.
 _COLUMNS = (
@@ -75,6 +78,8 @@ SCHEMA = pa.schema(
         ("redelivered", pa.bool_()),
         ("no_ack", pa.bool_()),
         ("dead_lettered", pa.bool_()),
+        ("peer", pa.string()),
+        ("in_sync", pa.bool_()),
     ]
 )
 
@@ -91,13 +96,18 @@ class Names:
     vhosts: list[str] = field(default_factory=lambda: [""])
     queues: list[str] = field(default_factory=lambda: [""])
     incarnations: list[int] = field(default_factory=lambda: [0])
+    #: The other node that an event is about: a number stands for a queue and its mirror then.
+    peers: list[str] = field(default_factory=lambda: [""])
 
-    def add(self, vhost: str, queue: str, incarnation: int) -> str:
+    def add(self, vhost: str, queue: str, incarnation: int, peer: str = "") -> str:
         """The next number; the line of the file that tells it."""
         self.vhosts.append(vhost)
         self.queues.append(queue)
         self.incarnations.append(incarnation)
-        row = {"vhost": vhost, "queue": queue, "incarnation": incarnation}
+        self.peers.append(peer)
+        row: dict[str, Any] = {"vhost": vhost, "queue": queue, "incarnation": incarnation}
+        if peer:
+            row["peer"] = peer
         return json.dumps(row) + "\n"
 
     def __len__(self) -> int:
@@ -111,7 +121,8 @@ def read_names(path: Path) -> Names:
         names = Names(str(json.loads(lines[0])["node"]))
         for line in lines[1:]:
             row = json.loads(line)
-            names.add(str(row["vhost"]), str(row["queue"]), int(row["incarnation"]))
+            key = str(row["vhost"]), str(row["queue"]), int(row["incarnation"])
+            names.add(*key, str(row.get("peer", "")))
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise BadSegment(f"{path} cannot be read: {error}") from error
     return names
@@ -159,6 +170,8 @@ def _named(raw: dict[str, pa.Array], names: Names, offset_us: int) -> pa.Table:
         has(1),
         has(2),
         has(4),
+        pa.array(names.peers).take(queue),
+        has(8),
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 

@@ -25,13 +25,17 @@ cdef enum:
     EVENT_SYNC = 19
     EVENT_DELETE = 20
     EVENT_ADOPT = 21
-    EVENT_KINDS = 22
+    EVENT_DEAD_LETTER = 22
+    EVENT_POSITION = 23
+    EVENT_COPY = 24
+    EVENT_KINDS = 25
 
 # Bits of an event's flags.
 cdef enum:
     FLAG_REDELIVERED = 1
     FLAG_NO_ACK = 2          # a delivery that nobody acknowledges: with it the message is gone
     FLAG_DEAD_LETTER = 4     # the message went on to a dead-letter exchange
+    FLAG_IN_SYNC = 8         # of a mirror: commits wait for it
 
 cdef struct Awaited:
     uint64_t first
@@ -46,6 +50,7 @@ cdef class EventBuffer:
     cdef readonly uint32_t capacity
     cdef readonly uint32_t length
     cdef readonly uint64_t noted     # messages that events were noted of
+    cdef uint64_t returns            # messages that went back to their publishers
     cdef TurnClock turn
     cdef JournalPort journal         # None: nothing is waited for
     cdef object memory               # what the columns are in

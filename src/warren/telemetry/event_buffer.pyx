@@ -17,7 +17,7 @@ from warren.model.ports cimport JournalPort, TurnClock
 EVENTS = (
     "", "publish", "confirm", "refuse", "deliver", "take-back", "ack", "reject", "requeue",
     "expire", "drop", "limit", "purge", "drain", "promote", "depose", "snapshot", "held",
-    "return", "sync", "delete", "adopt",
+    "return", "sync", "delete", "adopt", "dead-letter", "position", "copy",
 )
 NUMBERS = {name: number for number, name in enumerate(EVENTS) if name}
 MAGIC = b"WARRENJ1"
@@ -196,6 +196,15 @@ cdef class EventBuffer:
         """Runs of messages that wait for the log."""
         return self.awaited_count
 
-    def record(self, uint32_t queue, uint64_t epoch, int event, uint64_t slot=0, uint64_t count=1):
+    def record(self, uint32_t queue, uint64_t epoch, int event, uint64_t slot=0, uint64_t count=1,
+               uint64_t size=0, bint in_sync=False):
         """Note an event from Python: what does not happen often."""
-        self.note(queue, epoch, event, 0, slot, count, 0)
+        self.note(queue, epoch, event, FLAG_IN_SYNC if in_sync else 0, slot, count, size)
+
+    def returned(self, uint32_t number, uint64_t size):
+        """A message went back to its publisher; `number` is its virtual host's.
+
+        They are counted through, so that those of a turn are one row.
+        """
+        self.note(number, 0, EVENT_RETURN, 0, self.returns, 1, size)
+        self.returns += 1

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from warren.spark.errors import WarrenError
+from warren.spark.pipelines import delta
 
 CURSOR = "archive"
 
@@ -31,6 +32,8 @@ class Lake:
     """
 
     path: Path
+    #: `data` is to be a Delta table.
+    as_delta: bool = False
 
     @property
     def data(self) -> Path:
@@ -52,6 +55,13 @@ class Lake:
                 f"the archive cannot be written to {self.path}: {error.strerror}; choose another "
                 "place with --to. Nothing was taken out of the queues"
             ) from error
+        if self.as_delta:
+            delta.load_deltalake()
+        if self.data.is_dir() and delta.is_delta(self.data) != self.as_delta:
+            raise WarrenError(
+                f"{self.path} is an archive of the other --format: go on with that, or choose "
+                "another place with --to"
+            )
 
     def written(self) -> list[dict[str, Any]]:
         """What all batches say of themselves, in order."""
@@ -90,6 +100,12 @@ def write_batch(rows: DataFrame, batch: int, lake: Lake) -> int:
     """Write a batch, in place of what an attempt before left of it; how many rows it has."""
     table = archived(rows).withColumn("batch", F.lit(batch).cast("long")).persist()
     try:
+        if lake.as_delta:
+            count = table.count()
+            if count:
+                delta.append_batch(table, batch, lake.data)
+            lake.note(batch, count)
+            return count
         # Tasks that a killed driver left would be taken for this batch's own.
         shutil.rmtree(lake.data / "_temporary", ignore_errors=True)
         for old in lake.data.glob(f"dt=*/queue=*/batch={batch}"):
@@ -174,6 +190,8 @@ def compact(spark: SparkSession, lake: Lake) -> tuple[int, int]:
     """
     if not lake.data.is_dir():
         raise WarrenError(f"there is no archive in {lake.path}")
+    if delta.is_delta(lake.data):
+        return delta.compact_table(lake.data)
     finish_exchange(lake)
     before = sum(1 for _ in lake.data.rglob("*.parquet"))
     settled = lake.settled()

@@ -19,7 +19,15 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from warren.spark.pipelines.events import BLOCK, QUEUE, block_of, by_message, is_gone, level_of
+from warren.spark.pipelines.events import (
+    BLOCK,
+    NO_MESSAGE,
+    QUEUE,
+    block_of,
+    by_message,
+    is_gone,
+    level_of,
+)
 
 _KEY = [
     StructField("vhost", StringType()),
@@ -134,7 +142,7 @@ def blocks(events: DataFrame) -> DataFrame:
     unflagged = (kind == "deliver") & ~F.col("redelivered")
     sign = F.when(kind == "take-back", -1).otherwise(1)
     summed = (
-        events.where(F.col("queue") != "")
+        events.where(~F.col("event").isin(*NO_MESSAGE))
         .groupBy(*QUEUE, block_of(F.col("seq")).alias("block"))
         .agg(
             *_sums("p", kind == "publish"),
@@ -168,7 +176,8 @@ def blocks(events: DataFrame) -> DataFrame:
 
 def messages(events: DataFrame, newest: DataFrame, suspicious: DataFrame) -> DataFrame:
     """What became of each message of the blocks that are suspicious."""
-    keyed = events.withColumn("block", block_of(F.col("seq")))
+    about = events.where(~F.col("event").isin(*NO_MESSAGE))
+    keyed = about.withColumn("block", block_of(F.col("seq")))
     chosen = keyed.join(F.broadcast(suspicious), [*QUEUE, "block"], "left_semi").drop("block")
     kind = F.col("event")
     flagged = F.col("redelivered")

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import uuid
 from pathlib import Path
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from warren.spark.client import Client
-from warren.spark.errors import Refused, WarrenError, hint
-from warren.spark.options import read_options
+from warren.spark.errors import WarrenError
 from warren.spark.pipelines import dead_letters
-from warren.spark.pipelines.archive import reason
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
 from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.queue_rows import queue_rows
 from warren.spark.pipelines.replay import choose
-from warren.spark.queues import Queues
 
 #: Positions that are named in one request.
 POSITIONS_MAX = 10_000
-#: A job that was killed leaves its cursors; the broker drops them after an hour.
-CURSOR_EXPIRY_S = 3600
 
 
 def run_dead_letters_job(spark: SparkSession, given: argparse.Namespace) -> int:
@@ -30,32 +24,8 @@ def run_dead_letters_job(spark: SparkSession, given: argparse.Namespace) -> int:
     if given.archive:
         rows = choose(spark, Path(given.archive).absolute(), given.where)
         return _triage(given, rows, headers)
-    from warren.spark import register
-
-    register(spark)
-    options = {
-        **connection_options(given),
-        "cursor": f"dead-letters-{uuid.uuid4().hex[:12]}",
-        "cursorExpiry": str(CURSOR_EXPIRY_S),
-    }
-    client = Client(read_options(options))
-    try:
-        rows = spark.read.format("warren").options(**options).load()
+    with queue_rows(spark, connection_options(given), "dead-letters") as (rows, client):
         return _triage(given, rows, headers, client)
-    except Refused as error:
-        raise WarrenError(hint(error)) from error
-    except PySparkException as error:
-        raise WarrenError(reason(str(error))) from error
-    finally:
-        _let_go(client, options)
-
-
-def _let_go(client: Client, options: dict[str, str]) -> None:
-    for queue in Queues(client, read_options(options)).names(fresh=True):
-        try:
-            client.drop_cursor(queue, options["cursor"])
-        except Refused:
-            continue  # It was never opened.
 
 
 def _triage(

@@ -38,6 +38,8 @@ EVENTS = StructType(
         StructField("redelivered", BooleanType()),
         StructField("no_ack", BooleanType()),
         StructField("dead_lettered", BooleanType()),
+        StructField("peer", StringType()),
+        StructField("in_sync", BooleanType()),
     ]
 )
 #: What tells a queue from all others.
@@ -48,6 +50,10 @@ BLOCK = 65_536
 LEVEL_SHIFT = 55
 #: What ends a message's time in its queue; a delivery that nobody acknowledges does so too.
 GONE = ("ack", "reject", "expire", "drop", "limit", "purge", "drain")
+
+
+#: What happens to a queue as a whole, or to none: their positions are not those of messages.
+NO_MESSAGE = ("promote", "depose", "sync", "copy", "position", "return", "delete")
 
 
 def is_gone() -> Column:

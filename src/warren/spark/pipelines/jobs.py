@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,9 @@ from warren.spark.pipelines import latency, report
 from warren.spark.pipelines.archive import CURSOR, Lake, compact, run_archive
 from warren.spark.pipelines.audit import Audit, audit
 from warren.spark.pipelines.events import read_events
-from warren.spark.pipelines.output import SHOWN_ROWS, say, show, write_tables
+from warren.spark.pipelines.firehose_job import run_firehose_audit
+from warren.spark.pipelines.journal_reports import html_table, rates_plot, write_report
+from warren.spark.pipelines.output import say, show, write_tables
 from warren.spark.pipelines.replay import Replay, Target, choose, log_of, plan
 
 GOOD, BAD = 0, 1
@@ -36,7 +37,7 @@ def connection_options(given: argparse.Namespace) -> dict[str, str]:
 
 
 def run_archive_job(spark: SparkSession, given: argparse.Namespace) -> int:
-    lake = Lake(Path(given.to).absolute())
+    lake = Lake(Path(given.to).absolute(), given.format == "delta")
     if given.compact:
         before, after = compact(spark, lake)
         say(f"{lake.path}: {before:,} files are now {after:,}")
@@ -86,6 +87,8 @@ def run_replay_job(spark: SparkSession, given: argparse.Namespace) -> int:
 
 
 def run_audit_job(spark: SparkSession, given: argparse.Namespace) -> int:
+    if not given.journal:
+        return run_firehose_audit(spark, given, connection_options(given))
     with read_events(spark, [Path(one) for one in given.journal]) as events:
         found = audit(events, every=given.every)
         queues = [row.asDict() for row in show("Queues", found.queues, limit=200)]
@@ -133,48 +136,27 @@ def _write_audit(out: Path, found: Audit, events: DataFrame, good: bool, text: s
     write_tables(out, tables)
     parts = [
         report.section(
-            "Messages a second", "All queues together, by the clocks of the nodes.", _rates(events)
+            "Messages a second",
+            "All queues together, by the clocks of the nodes.",
+            rates_plot(events),
         ),
         report.section(
             "Queues",
             "Gone: acknowledged, expired, dropped or purged. Looked into: blocks of 65,536 "
             "positions whose sums did not agree, so that each message was looked at.",
-            _html(found.queues, 200),
+            html_table(found.queues, 200),
         ),
-        report.section("Lost", "Confirmed, and then neither settled nor there.", _html(found.lost)),
+        report.section(
+            "Lost", "Confirmed, and then neither settled nor there.", html_table(found.lost)
+        ),
         report.section(
             "Settled twice",
             "Legal after a failover: the settlement had not reached the other replicas.",
-            _html(found.duplicates),
+            html_table(found.duplicates),
         ),
-        report.section("Came again without a flag", "Never legal.", _html(found.unflagged)),
+        report.section("Came again without a flag", "Never legal.", html_table(found.unflagged)),
     ]
-    _write_report(out / "audit.html", "Delivery audit", text, good, parts)
-
-
-def _html(table: DataFrame, limit: int = SHOWN_ROWS) -> str:
-    return report.table(table.columns, [tuple(row) for row in table.limit(limit).collect()])
-
-
-def _write_report(path: Path, title: str, text: str, good: bool, parts: list[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    path.write_text(report.page(title, f"Made {made} by warren pipeline.", text, good, parts))
-    say(f"report: {path}")
-
-
-def _rates(events: DataFrame) -> str:
-    rows = latency.per_second(events).collect()
-    labels = [row["second"].strftime("%H:%M:%S") for row in rows]
-    names = ("publish", "confirm", "deliver", "ack")
-    promoted = events.where("event = 'promote'").select("at", "node").collect()
-    places = {row["second"].replace(microsecond=0): i for i, row in enumerate(rows)}
-    marks = []
-    for row in promoted:
-        at = places.get(row["at"].replace(microsecond=0))
-        if at is not None:
-            marks.append((at, f"{row['node'].partition('@')[0]} is master"))
-    return report.lines(names, labels, [[float(row[n]) for row in rows] for n in names], marks)
+    write_report(out / "audit.html", "Delivery audit", text, good, parts)
 
 
 # -- latency ---------------------------------------------------------------------------------------
@@ -197,16 +179,16 @@ def run_latency_job(spark: SparkSession, given: argparse.Namespace) -> int:
             out = Path(given.out)
             write_tables(out, {"latency_1m": minutes, "outage": windows})
             parts = [
-                report.section("Messages a second", "All queues together.", _rates(events)),
+                report.section("Messages a second", "All queues together.", rates_plot(events)),
                 *_latency_plots(minutes),
                 report.section(
                     "Windows without a confirm",
                     "While messages were published, or the queue got another master.",
-                    _html(windows),
+                    html_table(windows),
                 ),
-                report.section("By minute", "Exact percentiles.", _html(minutes, 500)),
+                report.section("By minute", "Exact percentiles.", html_table(minutes, 500)),
             ]
-            _write_report(out / "latency.html", "Latency", text, good, parts)
+            write_report(out / "latency.html", "Latency", text, good, parts)
     return GOOD if good else BAD
 
 

@@ -40,17 +40,17 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
     _add_typed(names)
     _add_dead_letters(names)
     _add_scrub(names)
-    audit = _with_journal(names, "audit")
-    audit.add_argument(
-        "--every", action="store_true", help="look at every message, whatever the sums say"
-    )
+    _add_audit(names)
     latency = _with_journal(names, "latency")
     latency.add_argument(
         "--gap-ms", type=int, default=1000, help="windows from this length on (default: 1000)"
     )
-    latency.add_argument(
-        "--fail-over-ms", type=int, metavar="MS", help="exit with 1 if one is longer than this"
-    )
+    _add_limit_ms(latency, "exit with 1 if one is longer than this")
+    lag = _with_journal(names, "lag")
+    _add_limit_ms(lag, "exit with 1 if a mirror in sync was further behind than this")
+    lag.add_argument("--archive", metavar="DIR", help="count the routing keys of this archive too")
+    _add_where(lag)
+    lag.add_argument("--show", type=int, default=20, metavar="N", help="queues and keys printed")
     return parser
 
 
@@ -61,12 +61,32 @@ def _add(names: argparse._SubParsersAction, name: str, more: str = "") -> argpar
     return added
 
 
+def _add_audit(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
+    parser = _add(
+        names,
+        "audit",
+        f"{_JOURNAL} A firehose (warrenctl trace_on, and a queue bound to amq.rabbitmq.trace with "
+        "'#') is the other source: it needs no journal, knows of publishes and deliveries only, "
+        "and tells messages apart by their message id, or else by what is in them.",
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--journal", nargs="+", metavar="DIR", help="event journals of the nodes")
+    where.add_argument("--firehose", metavar="QUEUES", help="with traces, separated by commas")
+    where.add_argument("--firehose-archive", metavar="DIR", help="an archive of such queues")
+    _add_where(parser)
+    _add_connection(parser)
+    _add_out(parser, "write tables and the report here")
+    parser.add_argument(
+        "--every", action="store_true", help="look at every message, whatever the sums say"
+    )
+
+
 def _with_journal(names: argparse._SubParsersAction, name: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
     parser = _add(names, name, _JOURNAL)
     parser.add_argument(
         "--journal", nargs="+", required=True, metavar="DIR", help="event journals of the nodes"
     )
-    parser.add_argument("--out", metavar="DIR", help="write tables and the report here")
+    _add_out(parser, "write tables and the report here")
     return parser
 
 
@@ -82,6 +102,35 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--password-file", metavar="FILE", help="else the password is 'guest'")
 
 
+def _add_queues(
+    parser: argparse.ArgumentParser, said: str = "separated by commas", required: bool = False
+) -> argparse._MutuallyExclusiveGroup:
+    which = parser.add_mutually_exclusive_group(required=required)
+    which.add_argument("--queues", metavar="NAMES", help=said)
+    which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
+    return which
+
+
+def _add_queues_or_archive(
+    parser: argparse.ArgumentParser, said: str = "separated by commas"
+) -> None:
+    which = _add_queues(parser, said, required=True)
+    which.add_argument("--archive", metavar="DIR", help="rows of an archive, instead of queues")
+    _add_where(parser)
+
+
+def _add_where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--where", metavar="SQL", help="which rows of the archive")
+
+
+def _add_out(parser: argparse.ArgumentParser, said: str = "write the tables here") -> None:
+    parser.add_argument("--out", metavar="DIR", help=said)
+
+
+def _add_limit_ms(parser: argparse.ArgumentParser, said: str) -> None:
+    parser.add_argument("--fail-over-ms", type=int, metavar="MS", help=said)
+
+
 def _add_archive(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
     parser = _add(
         names,
@@ -90,10 +139,14 @@ def _add_archive(names: argparse._SubParsersAction) -> None:  # type: ignore[typ
         "archive's cursor keeps messages in the broker until they are written.",
     )
     _add_connection(parser)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--queues", metavar="NAMES", help="separated by commas")
-    which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
+    _add_queues(parser)
     parser.add_argument("--to", required=True, metavar="DIR", help="the archive")
+    parser.add_argument(
+        "--format",
+        choices=("parquet", "delta"),
+        default="parquet",
+        help="delta: a Delta table; it needs pip install 'warrenmq[delta]' (default: parquet)",
+    )
     _add_stream(parser, "archive")
     parser.add_argument(
         "--compact", action="store_true", help="make few large files of many small ones, and end"
@@ -130,11 +183,7 @@ def _add_typed(names: argparse._SubParsersAction) -> None:  # type: ignore[type-
         "Started again with the same --to it goes on where it was.",
     )
     _add_connection(parser)
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--queues", metavar="NAMES", help="separated by commas")
-    which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
-    which.add_argument("--archive", metavar="DIR", help="rows of an archive, instead of queues")
-    parser.add_argument("--where", metavar="SQL", help="with --archive: which rows of it")
+    _add_queues_or_archive(parser)
     parser.add_argument("--registry", required=True, metavar="FILE", help="the types")
     parser.add_argument("--to", required=True, metavar="DIR", help="tables and quarantine")
     _add_stream(parser, "typed")
@@ -155,11 +204,7 @@ def _add_dead_letters(names: argparse._SubParsersAction) -> None:  # type: ignor
         "--republish sends back.",
     )
     _add_connection(parser)
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--queues", metavar="NAMES", help="of dead letters, separated by commas")
-    which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
-    which.add_argument("--archive", metavar="DIR", help="rows of an archive, instead of queues")
-    parser.add_argument("--where", metavar="SQL", help="with --archive: which rows of it")
+    _add_queues_or_archive(parser, "of dead letters, separated by commas")
     parser.add_argument(
         "--error-header",
         action="append",
@@ -167,7 +212,7 @@ def _add_dead_letters(names: argparse._SubParsersAction) -> None:  # type: ignor
         help="a header in which your consumers say what went wrong (may be given again)",
     )
     parser.add_argument("--show", type=int, default=20, metavar="N", help="causes printed")
-    parser.add_argument("--out", metavar="DIR", help="write the tables here")
+    _add_out(parser)
     parser.add_argument(
         "--republish", metavar="CAUSES", help="send these back, by the first column; with commas"
     )
@@ -187,10 +232,8 @@ def _add_scrub(names: argparse._SubParsersAction) -> None:  # type: ignore[type-
         "Replicas that are not in sync are named and not compared.",
     )
     _add_connection(parser)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--queues", metavar="NAMES", help="separated by commas (default: all)")
-    which.add_argument("--queue-pattern", metavar="REGEX", help="queues whose whole name matches")
-    parser.add_argument("--out", metavar="DIR", help="write the tables here")
+    _add_queues(parser, "separated by commas (default: all)")
+    _add_out(parser)
 
 
 def _add_replay(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
@@ -240,7 +283,7 @@ def _run(given: argparse.Namespace) -> int:
     from warren.spark.pipelines.session import open_session
 
     spark = open_session(given.name, given.memory, given.partitions)
-    from warren.spark.pipelines import dead_letters_job, jobs, scrub_job, typed_job
+    from warren.spark.pipelines import dead_letters_job, jobs, lag_job, scrub_job, typed_job
 
     run = {
         "archive": jobs.run_archive_job,
@@ -250,6 +293,7 @@ def _run(given: argparse.Namespace) -> int:
         "scrub": scrub_job.run_scrub_job,
         "audit": jobs.run_audit_job,
         "latency": jobs.run_latency_job,
+        "lag": lag_job.run_lag_job,
     }[given.name]
     try:
         return run(spark, given)

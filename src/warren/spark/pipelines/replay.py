@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 )
 
 from warren.spark.errors import WarrenError
+from warren.spark.pipelines import delta
 from warren.spark.pipelines.archive import reason
 
 #: What the sink of the connector takes.
@@ -179,7 +180,11 @@ def _committed(checkpoint: Path) -> int:
 def choose(spark: SparkSession, path: Path, where: str | None) -> DataFrame:
     """The rows of an archive that are to be replayed. Raises WarrenError."""
     try:
-        rows = spark.read.parquet(str(path / "data"))
+        reader, data = spark.read, path / "data"
+        if delta.is_delta(data):
+            rows = reader.option("basePath", str(data)).parquet(*delta.files_of(data))
+        else:
+            rows = reader.parquet(str(data))
         return rows.where(where) if where else rows
     except ParseException as error:
         raise WarrenError(f"--where cannot be read: {str(error).splitlines()[0]}") from error

@@ -30,6 +30,8 @@ _COLOURS = ("#2f6fde", "#1a9d6c", "#d9822b", "#8b5cf6", "#d6336c", "#0c8599")
 WIDTH, HEIGHT, LEFT, BOTTOM = 900, 240, 60, 24
 #: More points than pixels help nobody.
 POINTS = 900
+#: Longer names are cut beside a bar.
+NAME_CHARACTERS = 36
 
 
 def page(title: str, note: str, verdict: str, good: bool, parts: Sequence[str]) -> str:
@@ -108,6 +110,31 @@ def lines(
         f'<div>{keys}</div><svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img">'
         f"{''.join(drawn)}</svg>"
     )
+
+
+def bars(names: Sequence[str], values: Sequence[float]) -> str:
+    """A bar for each name, under one another."""
+    if not names:
+        return "nothing to plot"
+    top = max(values) or 1.0
+    step, text = 24, 260
+    drawn = []
+    for i, (name, value) in enumerate(zip(names, values, strict=True)):
+        width = (WIDTH - text - 90) * value / top
+        middle = i * step + 16
+        label = html.escape(_short(name))
+        drawn.append(
+            f'<text x="{text - 8}" y="{middle}" text-anchor="end">{label}</text>'
+            f'<rect x="{text}" y="{i * step + 4}" width="{width:.1f}" height="{step - 8}" rx="3" '
+            f'fill="{_COLOURS[0]}"><title>{html.escape(name)}</title></rect>'
+            f'<text x="{text + width + 6:.1f}" y="{middle}">{value:,.0f}</text>'
+        )
+    height = len(names) * step + 4
+    return f'<svg viewBox="0 0 {WIDTH} {height}" width="100%" role="img">{"".join(drawn)}</svg>'
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_CHARACTERS else f"{name[: NAME_CHARACTERS - 1]}…"
 
 
 def _grid(top: float, y: Any) -> str:
