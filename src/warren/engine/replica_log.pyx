@@ -9,13 +9,15 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from warren.engine.made cimport Made
 from warren.engine.ring_operations cimport (
     OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_REQUEUE, OP_VIEW, OP_WATERMARK,
     VIEW_COLD, VIEW_PROMOTED, Operation, parse_operations, write_operation, write_publish,
 )
 from warren.model.message cimport Message
 from warren.model.ports cimport MirrorPort, Run
-from warren.queue.backlog cimport LEVEL_SHIFT
+from warren.queue.backlog cimport LEVEL_SHIFT, position_of
+from warren.queue.marks cimport stamp_in
 from warren.queue.queue cimport Queue
 from warren.queue.slots cimport CHUNK_SLOTS, TRANSIENT, Slot, SlotLog
 from warren.store.journal cimport (
@@ -65,6 +67,7 @@ cdef class ReplicaLog(MirrorPort):
         self.seen = {}
         self.refused = {}
         self.written = deque()
+        self.made = Made()
         self.image_positions = {}
         self.scans = {}
 
@@ -105,6 +108,7 @@ cdef class ReplicaLog(MirrorPort):
     cdef int keep(self, object batch) except -1:
         """A batch is written and in its place."""
         self.batches.append(batch)
+        self.made.note(batch.first, <uint64_t>PyBytes_GET_SIZE(batch.data), self.turn)
         self.retained_bytes += <uint64_t>(PyBytes_GET_SIZE(batch.data) + BATCH_BYTES)
         self.unsaid_bytes += <uint64_t>PyBytes_GET_SIZE(batch.data)
         self.lineage.extend(batch.epoch, batch.first)
@@ -204,6 +208,7 @@ cdef class ReplicaLog(MirrorPort):
                                         operation.flags & TARGET_OPENED,
                                         operation.flags & TARGET_TRANSIENT):
                 self.journal.release(operation.place, operation.body_len, True)
+            queue.note_arrival(operation.slot, operation.flags)
             operation.message = None
             return self.note_seen(operation.gateway, operation.sequence)
         data = <const uint8_t*>PyBytes_AS_STRING(operation.data)
@@ -302,6 +307,7 @@ cdef class ReplicaLog(MirrorPort):
                 batch = Batch(batch.first, after_index, batch.epoch, batch.data[:start])
                 self.batches.append(batch)
                 self.retained_bytes += <uint64_t>(len(batch.data) + BATCH_BYTES)
+        self.made.cut(after_index, self.last_index)
         self.lineage.truncate(after_index)
         self.last_index = self.queue.operations = after_index
         self.generation += 1
@@ -328,6 +334,7 @@ cdef class ReplicaLog(MirrorPort):
     def begin_anew(self, uint64_t at, lineage, bytes head):
         self.drop_tail(0)
         self.batches.clear()
+        self.made.clear()
         self.batches_from = 0
         self.retained_bytes = 0
         heads, seen, refused, *cursors = msgspec.msgpack.decode(head) if head else ([], {}, {})
@@ -437,7 +444,8 @@ cdef class ReplicaLog(MirrorPort):
         returns = entry.returns
         state = self.queue.copy_state(slot, entry)
         write_publish(out, message, slot, self.journal.to_wall(entry.expires_ms),
-                      TARGET_COPIED | (TARGET_TRANSIENT if entry.flags & TRANSIENT else 0),
+                      TARGET_COPIED | (TARGET_TRANSIENT if entry.flags & TRANSIENT else 0)
+                      | self.queue.level(slot).stamp_at(position_of(slot)),
                       returns, state)
         return 1
 
@@ -453,7 +461,8 @@ cdef class ReplicaLog(MirrorPort):
                     queue.entry_at(operation.slot) is not NULL):
                 continue
             target.queue_id = queue.queue_id
-            target.flags = TARGET_COPIED | operation.flags & TARGET_TRANSIENT
+            target.flags = (TARGET_COPIED | operation.flags & TARGET_TRANSIENT
+                            | stamp_in(operation.flags))
             target.epoch = queue.epoch
             target.index = 0
             target.slot = operation.slot
@@ -475,6 +484,7 @@ cdef class ReplicaLog(MirrorPort):
             self.journal.from_wall(operation.wall_ms), False,
             operation.flags & TARGET_TRANSIENT)
         if is_new:
+            self.queue.note_arrival(operation.slot, operation.flags)
             self.queue.mark_copied(operation.slot, <int>operation.gateway, <int>operation.sequence)
         return is_new
 
