@@ -117,9 +117,9 @@ def test_sizes_rise_and_are_exact_at_marks(batches: list[tuple[int, int]]) -> No
 
 @given(st.integers(0, 2**33), st.integers(0, 2**33))
 def test_stamps_are_seconds_of_the_last_years(wall_s: int, start_s: int) -> None:
-    """Those of six years before the start, and of two years after it."""
+    """Those of three years before the start, and of one year after it."""
     stamp = to_stamp(wall_s * 1000 + 999)
     assert 0 < stamp < 1 << 32
-    assert stamp & 15 == 0
-    if -6 * 31_536_000 < wall_s - start_s < 63_072_000 and wall_s % (1 << 28):
+    assert stamp & 31 == 0
+    if -3 * 31_536_000 < wall_s - start_s < 31_536_000 and wall_s % (1 << 27):
         assert from_stamp(stamp, start_s * 1000) == wall_s * 1000

@@ -12,17 +12,16 @@ from libc.string cimport memcpy
 from warren.engine.made cimport Made
 from warren.engine.ring_operations cimport (
     OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_REQUEUE, OP_VIEW, OP_WATERMARK,
-    VIEW_COLD, VIEW_PROMOTED, Operation, parse_operations, write_operation, write_publish,
+    VIEW_COLD, VIEW_PROMOTED, Operation, parse_operations, slots_of, write_operation, write_publish,
 )
 from warren.model.message cimport Message
 from warren.model.ports cimport MirrorPort, Run
 from warren.queue.backlog cimport LEVEL_SHIFT, position_of
-from warren.queue.marks cimport stamp_in
 from warren.queue.queue cimport Queue
 from warren.queue.slots cimport CHUNK_SLOTS, TRANSIENT, Slot, SlotLog
 from warren.store.journal cimport (
     RING_BEGIN, RING_COMMIT, RING_DROP, RING_EPOCH, RING_GAP, RING_OPERATION, RING_RESET,
-    RING_TRUNCATE, TARGET_COPIED, TARGET_OPENED, TARGET_TRANSIENT, Journal, Target,
+    RING_TRUNCATE, TARGET_COPIED, TARGET_OPENED, TARGET_PROMISED, TARGET_TRANSIENT, Journal, Target,
 )
 from warren.wire.output cimport Output
 
@@ -44,11 +43,6 @@ cdef enum:
     IMAGES_MAX = 16
 
 NO_HEAD = 1 << 53
-
-
-cdef list slots_of(bytes data):
-    """The slots that an operation lists."""
-    return [int.from_bytes(data[at:at + 8], "little") for at in range(0, len(data), 8)]
 
 
 cdef class ReplicaLog(MirrorPort):
@@ -335,8 +329,7 @@ cdef class ReplicaLog(MirrorPort):
         self.drop_tail(0)
         self.batches.clear()
         self.made.clear()
-        self.batches_from = 0
-        self.retained_bytes = 0
+        self.batches_from = self.retained_bytes = 0
         heads, seen, refused, *cursors = msgspec.msgpack.decode(head) if head else ([], {}, {})
         self.queue.begin_anew(heads)
         self.queue.load_cursors(cursors[0] if cursors else b"")
@@ -461,8 +454,7 @@ cdef class ReplicaLog(MirrorPort):
                     queue.entry_at(operation.slot) is not NULL):
                 continue
             target.queue_id = queue.queue_id
-            target.flags = (TARGET_COPIED | operation.flags & TARGET_TRANSIENT
-                            | stamp_in(operation.flags))
+            target.flags = TARGET_COPIED | operation.flags & ~<uint32_t>TARGET_OPENED
             target.epoch = queue.epoch
             target.index = 0
             target.slot = operation.slot
@@ -500,19 +492,29 @@ cdef class ReplicaLog(MirrorPort):
         if self.host is not None:
             self.host.salvage(after_index, self.cut_off(after_index))
 
-    def cut_off(self, uint64_t after_index):
-        """(slot, message) of what is live and was published after an index, in order."""
+    def salvage_promised(self, uint64_t after_index):
+        """Put aside publishes above an index that publishers may count on, to bring them back."""
+        if self.host is not None:
+            self.host.salvage_promised(after_index, self.cut_off(after_index, TARGET_PROMISED))
+
+    def cut_off(self, uint64_t after_index, uint32_t marked_so=0):
+        """(slot, message) of what is live and was published after an index, in order.
+
+        `marked_so`: only publishes with these flags, of those that are not applied.
+        """
         cdef Operation operation
         cdef list levels = []
         cdef dict found = {}
         self.queue.all_levels(levels)
-        if after_index < self.applied_index:
+        if after_index < self.applied_index and not marked_so:
             for level, log in levels:
                 found.update(reversed(self.newest(level, <SlotLog>log, after_index)))
         for operation in self.pending_operations():
             if operation.index <= after_index:
                 continue
             if operation.kind == OP_PUBLISH:
+                if operation.flags & marked_so != marked_so:
+                    continue
                 message = operation.message
                 if message is None:
                     message = self.journal.fetch(operation.place)
@@ -590,7 +592,8 @@ cdef class ReplicaLog(MirrorPort):
         while self.written and self.written[0][0] <= self.journal.persisted:
             newest = self.written.popleft()
         if newest is not None and self.replica is not None:
-            self.replica.persisted(newest[2], newest[1], newest[3])
+            self.replica.persisted(newest[2], newest[1], newest[3],
+                                   0 if self.turn is None else self.turn.now_ms)
             self.host.carry_out()
         if self.written and not self.waiting:
             self.waiting = True

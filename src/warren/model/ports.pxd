@@ -20,7 +20,7 @@ cdef enum:
 cdef enum:
     NO_SLOT = -1
 
-# How `JournalPort.stage` is to write a message, and how it comes back: bits as in records. From bit 4
+# How `JournalPort.stage` is to write a message, and how it comes back: bits as in records. From bit 5
 # on: when it came (queue/marks.pxd).
 cdef enum:
     STAGE_OPENED = 1   # it and all before it may be delivered
@@ -80,6 +80,7 @@ cdef class MirrorPort:
     cdef readonly bint acts               # this node is the master and serves
     cdef readonly bint congested          # too much is on its way round the ring
     cdef public bint paused               # nothing is delivered: another is to be the master
+    cdef public bint promises             # publishers may be told before the others have it
     cdef uint64_t gateway                 # who has sent the publish that is being taken ...
     cdef uint64_t sequence                # ... and under which number; 0: a client of this node
     cdef int published(self, Message message, uint64_t slot, int64_t wall_ms,

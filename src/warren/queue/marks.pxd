@@ -7,7 +7,7 @@ cdef enum:
     ARRIVAL_MARKS_MAX = 256
     MADE_MARKS_MAX = 128
     # Where a record says when its message has come: see docs/internals/wal-format.md.
-    STAMP_SHIFT = 4
+    STAMP_SHIFT = 5
 
 cdef struct Mark:
     uint64_t first    # holds from this number on
@@ -18,7 +18,7 @@ cdef inline int64_t unknown_ms() noexcept:
 
 cdef inline uint32_t stamp_in(uint32_t flags) noexcept:
     """Of the flags of a target, the time: 0 where none is told."""
-    return flags & ~<uint32_t>15
+    return flags & ~<uint32_t>31
 
 cdef uint32_t stamp_of(int64_t wall_ms) noexcept
 cdef int64_t wall_of(uint32_t stamp, int64_t near_ms) noexcept

@@ -21,10 +21,10 @@ cdef enum:
     QUARTERS_LEFT = 3
     # A mark may go when its neighbours are apart by this part of the age, or by more if need be.
     FINEST_PART = 32
-    # Stamps are seconds in 28 bits, which is eight years; they are taken for times up to so many
+    # Stamps are seconds in 27 bits, which is four years; they are taken for times up to so many
     # seconds behind the start of the node, or before that.
-    STAMP_BITS = 28
-    AHEAD_S = 63072000
+    STAMP_BITS = 27
+    AHEAD_S = 31536000
 
     MARK_BYTES = 16
 
