@@ -25,6 +25,7 @@ from store_node import Node, Plan
 
 from warren.model.message import Address, Message
 from warren.model.ports import LinkPort, TurnClock
+from warren.queue.ages import arrival_ms
 from warren.queue.queue import Queue
 from warren.session.channel import Channel, Consumer
 from warren.session.outlet import Outlet
@@ -134,7 +135,8 @@ class Bench:
             level = min(priority, max(0, queue.shape.max_priority))
             ttl_ms = queue.shape.ttl_ms
             wall_ms = self.wall_ms + ttl_ms if ttl_ms >= 0 else 0
-            entry = Entry(number, level, len(body), persistent and queue.shape.durable, wall_ms)
+            logged = persistent and queue.shape.durable
+            entry = Entry(number, level, len(body), logged, wall_ms, self.wall_ms)
             queue.entries[number] = entry
             queue.put(entry)
             entries.append(entry)
@@ -450,6 +452,10 @@ class Bench:
             # Long past is as good as just past: a time before the clock began is not kept.
             past = 0 < wall_ms <= self.wall_ms and 0 < entry.wall_ms <= self.wall_ms
             assert wall_ms == entry.wall_ms or past
+            came_ms = arrival_ms(there, slot)
+            assert came_ms is not None
+            # A mark a second, and records know whole seconds.
+            assert 0 <= entry.came_ms - (came_ms + self.node.wall_offset_ms) < 2000
             self._compare_flags(queue, entry, bool(flags & REDELIVERED), slot, opened, clean)
             entry.returned = len([mark for mark in entry.returns if mark <= last])
             if queue.shape.delivery_limit >= 0:

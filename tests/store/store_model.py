@@ -38,6 +38,8 @@ class Entry:
     size: int
     logged: bool
     wall_ms: int
+    #: When it was published.
+    came_ms: int
     #: The record that says it was published; those that say it was put back.
     commit: int = 0
     returns: list[int] = field(default_factory=list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,6 +58,9 @@ TOLD = {
     "commit": 120,
     "last": 130,
     "positions": {"a": 130, "b": 120, "c": 30},
+    "lags": {"a": (0, 0), "b": (2048, 1_500), "c": (None, None)},
+    "since": {"a": None, "b": 4_000},
+    "held": 0,
     "syncs": {"c": {"done": 10, "total": 40, "bytes_done": 1000, "since_ms": 8_000}},
 }
 SYNC = {
@@ -113,9 +117,17 @@ def test_the_ring_with_figures() -> None:
     ]
     assert [(row["position"], row["lag_messages"], row["lag_bytes"]) for row in rows] == [
         (130, 0, 0),
-        (120, 10, None),
+        (120, 10, 2048),
         (30, 100, None),
     ]
+    assert [(row["applied"], row["lag_seconds"]) for row in rows] == [
+        (120, 0),
+        (120, 1.5),
+        (30, None),
+    ]
+    assert (rows[0]["since"], rows[2]["since"]) == (None, None)
+    # It has been a mirror for six of the ten seconds that the clock has run.
+    assert abs(rows[1]["since"] - (time.time() * 1000 - 6_000)) < 60_000
     assert [row["sync"] for row in rows] == [None, None, SYNC]
 
 
@@ -204,6 +216,20 @@ EXPLAINED = [
 @pytest.mark.parametrize(("now", "effective", "said"), EXPLAINED)
 def test_what_would_follow(now: View, effective: dict[str, Any], said: list[str]) -> None:
     assert explain(now, queue(**effective)) == said
+
+
+def test_what_would_follow_in_numbers() -> None:
+    told = {**TOLD, "held": 1_204}
+    first = explain(view("a", "ab", "c"), queue(), told)[0]
+    assert first == (
+        "if a dies now: b becomes master, nothing is lost; 1,204 messages that consumers hold "
+        "come again, redelivered"
+    )
+    one = explain(view("a", "ab", "c"), queue(), {**TOLD, "held": 1})[0]
+    assert one.endswith("; 1 message that a consumer holds comes again, redelivered")
+    last = explain(view("a", "a", "c"), queue(ha_promote_on_failure="always"), told)[0]
+    # 100 operations behind, and 30 of the copy are yet to come.
+    assert last.endswith("; c lacks the least, 130 operations and messages of its copy")
 
 
 def test_the_last_good_copy_is_critical() -> None:

@@ -61,6 +61,12 @@ export function duration(milliseconds: number | null | undefined): string {
     .join(" ");
 }
 
+/** How long the oldest message of a queue has been in it; a queue without any has none. */
+export function age(seconds: number | null | undefined, messages: number | undefined): string {
+  if (seconds !== null && seconds !== undefined) return seconds < 1 ? "< 1 s" : duration(seconds * 1000);
+  return messages ? "unknown" : "–";
+}
+
 export function ago(then: number, now: number = Date.now()): string {
   const passed = now - then;
   return passed < 2000 ? "now" : `${duration(passed)} ago`;

@@ -14,6 +14,8 @@ export interface Hop {
   to: string;
   path: string;
   label: string;
+  /** A second line: the lag in bytes and time. */
+  detail: string;
   x: number;
   y: number;
   /** To which side of its place the label goes: away from the ring. */
@@ -28,6 +30,8 @@ export interface Drawing {
 
 /** How far from its hop a label begins. */
 const LABEL_OFF = 24;
+/** From one line of a label to the next. */
+export const LINE = 15;
 
 /** Master first, mirrors in their order, learners after them. */
 export function inOrder(replicas: Replica[]): Replica[] {
@@ -71,6 +75,7 @@ function hop(from: Spot, to: Spot, center: number, size: number, isLast: boolean
     path: `M${round(start.x)} ${round(start.y)} Q${round(mx)} ${round(my)} ${round(end.x)} ${round(end.y)}`,
     // The last hop brings the word back.
     label: isBroken ? "broken" : isLast ? "acknowledged" : lagText(to.replica),
+    detail: isBroken || isLast ? "" : lagDetail(to.replica),
     x: round(cx + aside * LABEL_OFF),
     y: round(cy + ((cy - center) / out) * LABEL_OFF),
     anchor: aside > 0.3 ? "start" : aside < -0.3 ? "end" : "middle",
@@ -84,14 +89,24 @@ function lagText({ sync, synchronised, lag_messages: lag }: Replica): string {
   return lag ? `${count(lag)} behind` : "no lag";
 }
 
+/** What the lag of a replica is in bytes and time, if it has one; learners tell how many operations it is, too. */
+export function lagDetail({ sync, synchronised, lag_messages: lag, lag_bytes: size, lag_seconds: seconds }: Replica): string {
+  if (!lag) return "";
+  const parts = sync || !synchronised ? [`${count(lag)} behind`] : [];
+  if (size !== null && size !== undefined) parts.push(bytes(size));
+  if (seconds !== null && seconds !== undefined) parts.push(duration(seconds * 1000));
+  return parts.join(", ");
+}
+
 /** The part of the ground that is drawn on. */
 export function boundsOf(spots: Spot[], hops: Hop[], size: number): { x: number; y: number; width: number; height: number } {
   const edge = size + 12;
   // The room that a label takes.
   const [wide, high] = [92, 12];
+  const deep = (detail: string) => (detail ? high + LINE : high);
   const ends = { start: [0, wide], middle: [-wide / 2, wide / 2], end: [-wide, 0] };
-  const xs = [...spots.flatMap(({ x }) => [x - edge, x + edge]), ...hops.flatMap(({ x, anchor }) => ends[anchor].map((off) => x + off))];
-  const ys = [...spots.flatMap(({ y }) => [y - edge, y + edge]), ...hops.flatMap(({ y }) => [y - high, y + high])];
+  const xs = [...spots.flatMap(({ x }) => [x - edge, x + edge]), ...hops.flatMap(({ x, anchor, detail }) => ends[anchor].map((off) => x + off * (detail.length > 16 ? 1.5 : 1)))];
+  const ys = [...spots.flatMap(({ y }) => [y - edge, y + edge]), ...hops.flatMap(({ y, detail }) => [y - high, y + deep(detail)])];
   const [left, top] = [Math.min(...xs), Math.min(...ys)];
   return { x: round(left), y: round(top), width: round(Math.max(...xs) - left), height: round(Math.max(...ys) - top) };
 }

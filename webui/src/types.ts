@@ -32,6 +32,8 @@ export interface Queue {
   consumer_details?: Consumer[];
   damage?: string;
   head_message_timestamp?: number | null;
+  oldest_message_arrived_at?: number | null;
+  oldest_message_age_seconds?: number | null;
 }
 
 export interface ChannelDetails {
@@ -69,9 +71,12 @@ export interface Replica {
   role: string;
   synchronised: boolean;
   online?: boolean;
-  position?: number;
-  lag_messages?: number;
-  lag_bytes?: number;
+  position?: number | null;
+  applied?: number | null;
+  lag_messages?: number | null;
+  lag_bytes?: number | null;
+  lag_seconds?: number | null;
+  since?: number | null;
   sync?: Sync | null;
 }
 

@@ -1,6 +1,10 @@
 import { describe, expect, test } from "vitest";
 
-import { ago, bytes, count, duration, percent, plural, rate, shellWord, short, shortNode } from "../src/format";
+import { age, ago, bytes, count, duration, percent, plural, rate, shellWord, short, shortNode } from "../src/format";
+
+test("the age of the oldest message: of none, of one that nobody knows of, and of others", () => {
+  expect([age(null, 0), age(undefined, undefined), age(null, 3), age(0, 1), age(75, 1)]).toEqual(["–", "–", "unknown", "< 1 s", "1 min 15 s"]);
+});
 
 describe("numbers", () => {
   test("counts have their thousands apart, and nothing is a dash", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { asMirrors, boundsOf, draw, fallbackExplanation, inOrder, syncText } from "../src/ring";
+import { asMirrors, boundsOf, draw, fallbackExplanation, inOrder, lagDetail, syncText } from "../src/ring";
 import type { Replica } from "../src/types";
 
 const replica = (node: string, role: string, more: Partial<Replica> = {}): Replica => ({ node, role, synchronised: true, online: true, lag_messages: 0, ...more });
@@ -23,6 +23,26 @@ test("hops go round, say how far the next one is behind, and the last brings the
     ["n2", "n3", "lacks messages"],
     ["n3", "n1", "acknowledged"],
   ]);
+});
+
+test("a hop tells its lag in bytes and time, too, where that is known", () => {
+  const late = { lag_messages: 12, lag_bytes: 3482, lag_seconds: 0.015 };
+  const { hops } = draw([replica("n1", "master"), replica("n2", "mirror", late), replica("n3", "mirror")], 200, 100, 30);
+  expect(hops.map(({ label, detail }) => [label, detail])).toEqual([
+    ["12 behind", "3.4 KiB, 15 ms"],
+    ["no lag", ""],
+    ["acknowledged", ""],
+  ]);
+  expect(lagDetail(replica("n2", "mirror", { ...late, lag_bytes: null, lag_seconds: null }))).toBe("");
+  expect(lagDetail(replica("n2", "learner", { ...late, synchronised: false, lag_seconds: 75 }))).toBe("12 behind, 3.4 KiB, 1 min 15 s");
+});
+
+test("two lines have room on the picture", () => {
+  const ofLag = (lag: number | undefined) => {
+    const { spots, hops } = draw([replica("n1", "master"), replica("n2", "mirror", { lag_messages: lag, lag_bytes: lag, lag_seconds: lag })], 200, 100, 30);
+    return boundsOf(spots, hops, 30);
+  };
+  expect(ofLag(7).width).toBeGreaterThanOrEqual(ofLag(0).width);
 });
 
 test("hops to a node that is down are broken", () => {

@@ -35,6 +35,8 @@ _QUEUE_COLUMNS = [
     "message_bytes_ram",
     "message_bytes_persistent",
     "head_message_timestamp",
+    "oldest_message_arrived_at",
+    "oldest_message_age_seconds",
     "disk_reads",
     "disk_writes",
     "consumers",

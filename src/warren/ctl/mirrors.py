@@ -21,8 +21,11 @@ COLUMNS = (
     "synchronised",
     "online",
     "position",
+    "applied",
     "lag_messages",
     "lag_bytes",
+    "lag_seconds",
+    "since",
     "progress",
 )
 
@@ -56,7 +59,10 @@ def mirrors(run: Run) -> None:
 
         run.say(json.dumps(ring))
         return
-    rows = [{**replica, "progress": _progress(replica)} for replica in ring["replicas"]]
+    rows = [
+        {**replica, "since": _time(replica.get("since")), "progress": _progress(replica)}
+        for replica in ring["replicas"]
+    ]
     if run.formatter == "csv":
         run.table(rows, COLUMNS)
         return
@@ -77,6 +83,12 @@ def explain(run: Run) -> None:
         return
     for line in ring["explain"]:
         run.say(line)
+
+
+def _time(wall_ms: int | None) -> str | None:
+    if wall_ms is None:
+        return None
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(wall_ms / 1000))
 
 
 def _progress(replica: dict[str, Any]) -> str:

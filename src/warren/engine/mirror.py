@@ -60,6 +60,10 @@ class Mirror:
         #: Node -> why it is to be out of sync.
         self._put_out: dict[str, str] = {}
         self.syncs: dict[str, SyncState] = {}
+        #: What each node is to the queue, and since when; None: since before this node knows of.
+        self.roles: dict[str, tuple[str, int | None]] = {}
+        #: The queue has had a ring for no longer than this node has known of it.
+        self.is_new = False
         #: Messages in one piece of a copy.
         self.batch_messages = 4096
         #: Who is to be the master as soon as no dead letter is on its way.
@@ -81,6 +85,10 @@ class Mirror:
             effects.SyncProgress: self._sync_progress,
             effects.Salvage: self._salvaged,
         }
+
+    @property
+    def now_ms(self) -> int:
+        return self._engine.clock.now_ms()
 
     @property
     def key(self) -> str:
@@ -138,6 +146,7 @@ class Mirror:
             for event, node, cause in changes_of(before, view, self._put_out):
                 self._mirrors.note(event, self.queue, node=node, cause=cause)
         self._put_out.clear()
+        self._note_roles(view)
         if view.master != self._engine.settings.node_name:
             self.log.is_cold = False
         self.log.flush()
@@ -147,6 +156,23 @@ class Mirror:
         for learner in [name for name in self.syncs if name not in view.learners]:
             self._copy_ended(learner, "done" if learner in view.in_sync else "interrupted")
         self.carry_out()
+
+    def _note_roles(self, view: View) -> None:
+        """Who has become something else has been that since now."""
+        now_ms, here = self._engine.clock.now_ms(), self._engine.settings.node_name
+        is_first = not self.roles
+        found: dict[str, tuple[str, int | None]] = {}
+        for node in dict.fromkeys((*view.in_sync, *view.learners)):
+            in_sync = "master" if node == view.master else "mirror"
+            role = in_sync if node in view.in_sync else "learner"
+            before = self.roles.get(node)
+            if before is not None and before[0] == role:
+                found[node] = before
+            elif is_first and not (self.is_new and here in {node, view.master}):
+                found[node] = (role, None)
+            else:
+                found[node] = (role, now_ms)
+        self.roles = found
 
     def _begin_anew(self) -> None:
         """The disk was damaged, and others have everything: what is here is not needed."""

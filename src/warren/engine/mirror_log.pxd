@@ -2,12 +2,10 @@ from libc.stdint cimport uint64_t
 
 from warren.engine.restored_log cimport RestoredLog
 from warren.model.message cimport Message
-from warren.model.ports cimport TurnClock
 from warren.wire.output cimport Output
 
 
 cdef class MirrorLog(RestoredLog):
-    cdef TurnClock turn
     cdef public uint64_t own_gateway    # this node, as the gateway of its own clients
     cdef public uint64_t own_sequence     # ... and its newest publish
     cdef Output out                       # operations of this turn

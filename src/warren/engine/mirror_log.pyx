@@ -7,7 +7,7 @@ everything that was not committed is taken back: `stand_down`.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.engine.restored_log cimport RestoredLog
 from warren.engine.ring_operations cimport (
@@ -17,6 +17,7 @@ from warren.engine.ring_operations cimport (
 from warren.model.message cimport PERSISTENT, Message
 from warren.model.ports cimport PublisherPort, Run, TurnClock
 from warren.queue.backlog cimport LEVEL_SHIFT, position_of
+from warren.queue.marks cimport stamp_in
 from warren.queue.queue cimport Queue
 from warren.queue.slots cimport Slot, SlotLog, message_of
 from warren.store.journal cimport (
@@ -55,9 +56,6 @@ cdef class MirrorLog(RestoredLog):
         self.taken = {}
         self.promised = {}
 
-    cdef int64_t now_ms(self) except? -1:
-        return self.turn.now_ms
-
     # -- what the journal has written --------------------------------------------------------------
 
     cdef int note_operation(self) except -1:
@@ -69,7 +67,7 @@ cdef class MirrorLog(RestoredLog):
         return self.ring()
 
     cdef int published(self, Message message, uint64_t slot, int64_t wall_ms,
-                       bint opened) except -1:
+                       uint32_t flags) except -1:
         cdef uint64_t gateway = self.gateway, sequence = self.sequence
         if self.copying:
             return 0
@@ -78,7 +76,7 @@ cdef class MirrorLog(RestoredLog):
             gateway, sequence = self.own_gateway, self.own_sequence
         self.gateway = self.sequence = 0
         write_publish(self.out, message, slot, wall_ms,
-                      (TARGET_OPENED if opened else 0)
+                      flags & TARGET_OPENED | stamp_in(flags)
                       | (0 if message.delivery_mode == PERSISTENT else TARGET_TRANSIENT)
                       | (TARGET_PROMISED if self.promises else 0),
                       gateway, sequence)
@@ -170,6 +168,8 @@ cdef class MirrorLog(RestoredLog):
                 self.replica.appended(batch, self.turn.now_ms)
             # `keep` has asked for what is going on.
             self.congested = self.replica.is_congested
+            if self.made.is_full():
+                self.made.all_have(min(self.replica.positions().values()))
         return 0
 
     def flush(self):

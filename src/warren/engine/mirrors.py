@@ -221,6 +221,7 @@ class Mirrors:
             self._journal.queues[queue.number] = queue
         mirror = self._mirror_of(queue)
         mirror.log.begin()
+        mirror.is_new = True
         mirror.take_part(serves_already=is_master)
         return mirror
 
@@ -392,6 +393,7 @@ def describe(mirror: Mirror) -> dict[str, Any]:
     """What a replica knows of its ring."""
     replica = mirror.replica
     assert replica is not None
+    now_ms, positions = mirror.now_ms, replica.positions()
     return {
         "epoch": replica.epoch,
         "commit": replica.commit_index,
@@ -399,7 +401,13 @@ def describe(mirror: Mirror) -> dict[str, Any]:
         "min_in_sync": mirror.settings.min_in_sync,
         "promised": replica.promised,
         "oldest_ms": replica.oldest_ms,
-        "positions": replica.positions(),
+        "positions": positions,
+        "lags": {
+            name: mirror.log.made.lag_behind(position, replica.last_index, now_ms)
+            for name, position in positions.items()
+        },
+        "since": {name: since_ms for name, (_, since_ms) in mirror.roles.items()},
+        "held": mirror.queue.unacked,
         "syncs": {
             name: {
                 "done": state.done,

@@ -1,7 +1,8 @@
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 
+from warren.engine.made cimport Made
 from warren.engine.ring_operations cimport Operation
-from warren.model.ports cimport MirrorPort
+from warren.model.ports cimport MirrorPort, TurnClock
 from warren.queue.queue cimport Queue
 from warren.queue.slots cimport SlotLog
 from warren.store.journal cimport Journal
@@ -17,6 +18,7 @@ cdef enum:
 cdef class ReplicaLog(MirrorPort):
     cdef public Queue queue
     cdef Journal journal
+    cdef TurnClock turn                # None: nobody has said what time it is
     cdef public object host            # the `Mirror` that this belongs to
     cdef public object replica         # None until the node takes part in the cluster
     # as `replication.log_port.LogPort` says
@@ -31,6 +33,7 @@ cdef class ReplicaLog(MirrorPort):
     cdef size_t batches_from           # the first one that counts
     cdef readonly uint64_t retained_bytes
     cdef public uint64_t retain_bytes  # how much is kept of what is applied already
+    cdef readonly Made made            # when operations were made, or came here
     cdef object tail                   # operations that are not applied yet
     cdef readonly dict seen            # gateway -> its newest publish, of those applied
     cdef readonly dict refused         # gateway -> numbers of publishes that were refused
@@ -52,7 +55,6 @@ cdef class ReplicaLog(MirrorPort):
     cdef dict image_positions          # index of an image -> where each level ended
     cdef object scans                  # learner's session -> (level, position), of priority queues
 
-    cdef int64_t now_ms(self) except? -1
     cdef int ring(self) except -1
     cdef int keep(self, object batch) except -1
     cdef int write(self, Operation operation) except -1

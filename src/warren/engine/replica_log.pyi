@@ -1,6 +1,7 @@
 from collections.abc import Hashable
 from typing import Any
 
+from warren.engine.made import Made
 from warren.model.message import Message
 from warren.model.ports import MirrorPort
 from warren.queue.queue import Queue
@@ -16,6 +17,7 @@ class ReplicaLog(MirrorPort, LogPort):
     host: Any
     replica: Any
     retained_bytes: int
+    made: Made
     retain_bytes: int
     seen: dict[int, int]
     has_heard: bool

@@ -9,6 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from warren.engine.made cimport Made
 from warren.engine.ring_operations cimport (
     OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_REQUEUE, OP_USED, OP_VIEW,
     OP_WATERMARK, VIEW_COLD, VIEW_PROMOTED, Operation, bytes_of, parse_operations, slots_of,
@@ -16,7 +17,7 @@ from warren.engine.ring_operations cimport (
 )
 from warren.model.message cimport Message
 from warren.model.ports cimport MirrorPort, Run
-from warren.queue.backlog cimport LEVEL_SHIFT
+from warren.queue.backlog cimport LEVEL_SHIFT, position_of
 from warren.queue.queue cimport Queue
 from warren.queue.slots cimport CHUNK_SLOTS, TRANSIENT, Slot, SlotLog
 from warren.store.journal cimport (
@@ -61,6 +62,7 @@ cdef class ReplicaLog(MirrorPort):
         self.seen = {}
         self.refused = {}
         self.written = deque()
+        self.made = Made()
         self.image_positions = {}
         self.scans = {}
 
@@ -101,6 +103,7 @@ cdef class ReplicaLog(MirrorPort):
     cdef int keep(self, object batch) except -1:
         """A batch is written and in its place."""
         self.batches.append(batch)
+        self.made.note(batch.first, <uint64_t>PyBytes_GET_SIZE(batch.data), self.turn)
         self.retained_bytes += <uint64_t>(PyBytes_GET_SIZE(batch.data) + BATCH_BYTES)
         self.unsaid_bytes += <uint64_t>PyBytes_GET_SIZE(batch.data)
         self.lineage.extend(batch.epoch, batch.first)
@@ -200,6 +203,7 @@ cdef class ReplicaLog(MirrorPort):
                                         operation.flags & TARGET_OPENED,
                                         operation.flags & TARGET_TRANSIENT):
                 self.journal.release(operation.place, operation.body_len, True)
+            queue.note_arrival(operation.slot, operation.flags)
             operation.message = None
             return self.note_seen(operation.gateway, operation.sequence)
         data = <const uint8_t*>PyBytes_AS_STRING(operation.data)
@@ -302,6 +306,7 @@ cdef class ReplicaLog(MirrorPort):
                 batch = Batch(batch.first, after_index, batch.epoch, batch.data[:start])
                 self.batches.append(batch)
                 self.retained_bytes += <uint64_t>(len(batch.data) + BATCH_BYTES)
+        self.made.cut(after_index, self.last_index)
         self.lineage.truncate(after_index)
         self.last_index = self.queue.operations = after_index
         self.generation += 1
@@ -328,8 +333,8 @@ cdef class ReplicaLog(MirrorPort):
     def begin_anew(self, uint64_t at, lineage, bytes head):
         self.drop_tail(0)
         self.batches.clear()
-        self.batches_from = 0
-        self.retained_bytes = 0
+        self.made.clear()
+        self.batches_from = self.retained_bytes = 0
         heads, seen, refused, *rest = msgspec.msgpack.decode(head) if head else ([], {}, {})
         self.queue.begin_anew(heads)
         self.queue.load_cursors(rest[0] if rest else b"")
@@ -436,7 +441,8 @@ cdef class ReplicaLog(MirrorPort):
         returns = entry.returns
         state = self.queue.copy_state(slot, entry)
         write_publish(out, message, slot, self.journal.to_wall(entry.expires_ms),
-                      TARGET_COPIED | (TARGET_TRANSIENT if entry.flags & TRANSIENT else 0),
+                      TARGET_COPIED | (TARGET_TRANSIENT if entry.flags & TRANSIENT else 0)
+                      | self.queue.level(slot).stamp_at(position_of(slot)),
                       returns, state)
         return 1
 
@@ -452,7 +458,7 @@ cdef class ReplicaLog(MirrorPort):
                     queue.entry_at(operation.slot) is not NULL):
                 continue
             target.queue_id = queue.queue_id
-            target.flags = TARGET_COPIED | operation.flags & TARGET_TRANSIENT
+            target.flags = TARGET_COPIED | operation.flags & ~<uint32_t>TARGET_OPENED
             target.epoch = queue.epoch
             target.index = 0
             target.slot = operation.slot
@@ -474,6 +480,7 @@ cdef class ReplicaLog(MirrorPort):
             self.journal.from_wall(operation.wall_ms), False,
             operation.flags & TARGET_TRANSIENT)
         if is_new:
+            self.queue.note_arrival(operation.slot, operation.flags)
             self.queue.mark_copied(operation.slot, <int>operation.gateway, <int>operation.sequence)
         return is_new
 
@@ -555,9 +562,6 @@ cdef class ReplicaLog(MirrorPort):
 
     # -- the end of a turn -------------------------------------------------------------------------
 
-    cdef int64_t now_ms(self) except? -1:
-        return 0
-
     cdef int flush_operations(self) except -1:
         return 0
 
@@ -592,7 +596,8 @@ cdef class ReplicaLog(MirrorPort):
         while self.written and self.written[0][0] <= self.journal.persisted:
             newest = self.written.popleft()
         if newest is not None and self.replica is not None:
-            self.replica.persisted(newest[2], newest[1], newest[3], self.now_ms())
+            self.replica.persisted(newest[2], newest[1], newest[3],
+                                   0 if self.turn is None else self.turn.now_ms)
             self.host.carry_out()
         if self.written and not self.waiting:
             self.waiting = True

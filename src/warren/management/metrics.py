@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import warren
 from warren.management import machine
+from warren.management.ages import age_metrics
 from warren.management.context import Context
 from warren.management.mirror_metrics import mirror_metrics
 from warren.management.pace import Pace
@@ -516,6 +517,7 @@ async def page_of_broker(context: Context, per_object: bool) -> bytes:
         rows = await object_rows(context, kind, None)
         await _write(page, "rabbitmq_", metrics, rows, per_object)
     cursor_metrics(context, page)
+    await age_metrics(context, page, per_object)
     await mirror_metrics(context, page, per_object)
     return page.encode()
 

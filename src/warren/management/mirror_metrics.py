@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 #: Name, help; values of each mirror, or of each queue, and their sums.
 _MIRROR_GAUGES = (
     ("warren_mirror_lag_messages", "Operations that a mirror has not acknowledged yet"),
+    ("warren_mirror_lag_bytes", "Bytes of operations that a mirror has not acknowledged yet"),
     ("warren_mirror_sync_done_messages", "Messages that a mirror has got of the copy under way"),
     ("warren_mirror_sync_total_messages", "Messages of the copy that a mirror is getting"),
 )
@@ -41,10 +42,15 @@ class Ring:
         return sum(mirror["synchronised"] for mirror in self.mirrors)
 
 
-def figures(mirror: dict[str, Any]) -> tuple[int, int, int]:
+def figures(mirror: dict[str, Any]) -> tuple[int, int, int, int]:
     """Of one mirror, in the order of the gauges; what is not known counts as nothing."""
     sync = mirror["sync"] or {}
-    return mirror["lag_messages"] or 0, sync.get("done") or 0, sync.get("total") or 0
+    return (
+        mirror["lag_messages"] or 0,
+        mirror["lag_bytes"] or 0,
+        sync.get("done") or 0,
+        sync.get("total") or 0,
+    )
 
 
 def _holders(view: View) -> tuple[str, ...]:
@@ -100,6 +106,7 @@ async def mirror_metrics(context: Context, page: Page, per_object: bool) -> None
         for ring in rings if per_object else ():
             for mirror in ring.mirrors:
                 page.value(name, figures(mirror)[column], {**ring.labels, "node": mirror["node"]})
+    _lag_seconds(page, rings, per_object)
     page.gauge("warren_mirrored_queues", "Mirrored queues with their master here", len(rings))
     page.gauge(
         "warren_queues_without_synchronised_mirror",
@@ -108,6 +115,22 @@ async def mirror_metrics(context: Context, page: Page, per_object: bool) -> None
     )
     _counts(context, page)
     await _salvage(context, page)
+
+
+def _lag_seconds(page: Page, rings: list[Ring], per_object: bool) -> None:
+    """Times are not added up: of all mirrors, the one that lags most."""
+    name = "warren_mirror_lag_seconds"
+    page.head(name, "gauge", "Time since the first operation that a mirror lacks was made")
+    known = [
+        (mirror["lag_seconds"], {**ring.labels, "node": mirror["node"]})
+        for ring in rings
+        for mirror in ring.mirrors
+        if mirror["lag_seconds"] is not None
+    ]
+    if not per_object:
+        page.value(name, max((seconds for seconds, _ in known), default=0))
+    for seconds, labels in known if per_object else ():
+        page.value(name, seconds, labels)
 
 
 def _counts(context: Context, page: Page) -> None:

@@ -6,6 +6,7 @@ Who is in it is agreed on, so every node can tell; how far each replica is, only
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -128,7 +129,7 @@ def show_ring(engine: Engine, queue: AmqpQueue) -> Shown:
             }
             for name in _in_order(view)
         ],
-        "explain": explain(view, queue),
+        "explain": explain(view, queue, told),
     }
 
 
@@ -164,8 +165,11 @@ def _alone(engine: Engine, queue: AmqpQueue) -> Shown:
                 "synchronised": True,
                 "online": is_there,
                 "position": None,
+                "applied": None,
                 "lag_messages": 0,
                 "lag_bytes": 0,
+                "lag_seconds": 0,
+                "since": None,
                 "sync": None,
                 "explicit": False,
             }
@@ -203,19 +207,25 @@ def _show_replica(view: View, name: str, alive: frozenset[str], told: Shown, now
     is_in_sync = name in view.in_sync
     role = "master" if is_master else "mirror" if is_in_sync else "learner"
     position, last = told.get("positions", {}).get(name), told.get("last")
-    lag = 0 if is_master else None
+    lag: int | None = 0 if is_master else None
+    lag_bytes, lag_ms = lag, lag
     if position is not None and last is not None:
         lag = max(0, last - position)
+        lag_bytes, lag_ms = (0, 0) if lag == 0 else told.get("lags", {}).get(name, (None, None))
     copy = _copies(view, told).get(name)
+    commit, since_ms = told.get("commit"), told.get("since", {}).get(name)
     return {
         "node": name,
         "role": role,
         "synchronised": is_in_sync,
         "online": name in alive,
         "position": position,
+        "applied": None if position is None or commit is None else min(position, commit),
+        # Of operations. What a copy has yet to bring is told by `sync`.
         "lag_messages": lag,
-        # What is not copied yet is not measured in bytes.
-        "lag_bytes": 0 if lag == 0 else None,
+        "lag_bytes": lag_bytes,
+        "lag_seconds": None if lag_ms is None else lag_ms / 1000,
+        "since": None if since_ms is None else int(time.time() * 1000) - (now_ms - since_ms),
         "sync": None if copy is None else _show_copy(copy, now_ms),
     }
 
@@ -235,16 +245,20 @@ def _show_copy(copy: Shown, now_ms: int) -> Shown:
     }
 
 
-def explain(view: View, queue: AmqpQueue) -> list[str]:
+def explain(view: View, queue: AmqpQueue, told: Shown | None = None) -> list[str]:
     """What would follow from the loss of each replica, and what holds the queue up now."""
+    told = told or {}
     if view.master is None:
         return [*_explain_down(view, queue), *_explain_links(queue)]
     said = _explain_shortage(view, queue)
     others = [name for name in view.in_sync if name != view.master]
     if others:
-        said.append(f"if {view.master} dies now: {others[0]} becomes master, {_loss(view, queue)}")
+        said.append(
+            f"if {view.master} dies now: {others[0]} becomes master, {_loss(view, queue)}"
+            + _explain_held(told)
+        )
     else:
-        said.append(_explain_last(view, queue))
+        said.append(_explain_last(view, queue, told))
     for name in others:
         left = [other for other in others if other != name]
         rest = (
@@ -305,14 +319,38 @@ def _explain_shortage(view: View, queue: AmqpQueue) -> list[str]:
     ]
 
 
-def _explain_last(view: View, queue: AmqpQueue) -> str:
+def _explain_held(told: Shown) -> str:
+    held = told.get("held", 0)
+    if not held:
+        return ""
+    whose = "1 message that a consumer holds comes" if held == 1 else ""
+    return f"; {whose or f'{held:,} messages that consumers hold come'} again, redelivered"
+
+
+def _explain_last(view: View, queue: AmqpQueue, told: Shown) -> str:
     master = view.master
     if view.learners and queue.effective.ha_promote_on_failure == "always":
         return (
             f"if {master} dies now: one of {_names(view.learners)} becomes master after a while, "
-            "and what it lacks is lost (ha-promote-on-failure is always)"
+            f"and what it lacks is lost (ha-promote-on-failure is always){_lacking(view, told)}"
         )
     return f"if {master} dies now: it is down until {master} is back; no other has everything"
+
+
+def _lacking(view: View, told: Shown) -> str:
+    """How much the best of those lacks that may be promoted."""
+    positions, last = told.get("positions", {}), told.get("last")
+    lacks: dict[str, int] = {}
+    for name in view.learners:
+        copy = _copies(view, told).get(name, {"done": 0, "total": 0})
+        if last is not None and positions.get(name):
+            lacks[name] = max(0, last - positions[name]) + max(0, copy["total"] - copy["done"])
+    if not lacks:
+        return ""
+    best = min(lacks, key=lambda name: lacks[name])
+    if not lacks[best]:
+        return ""
+    return f"; {best} lacks the least, {lacks[best]:,} operations and messages of its copy"
 
 
 def _explain_down(view: View, queue: AmqpQueue) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from warren.gateway.lending import RemoteConsumer
+from warren.management.ages import oldest_message
 from warren.management.context import Context
 from warren.management.encode import table
 from warren.management.mirrors import mirror_fields
@@ -143,9 +144,9 @@ def show_queue(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS) -> S
         "type": "classic",
         "vhost": queue.vhost.name,
         **mirror_fields(context.engine, queue),
+        **oldest_message(context.engine, queue),
     }
-    since_ms = context.sampler.idle_since_ms(queue)
-    if since_ms is not None:
+    if (since_ms := context.sampler.idle_since_ms(queue)) is not None:
         shown["idle_since"] = iso_time(since_ms)
     if queue.owner is not None:
         peer = queue.owner.peer

@@ -20,9 +20,11 @@ cdef enum:
 cdef enum:
     NO_SLOT = -1
 
-# `JournalPort.stage`: the queue does not keep the message; another of its own leaves by it.
+# How `JournalPort.stage` is to write a message, and how it comes back: bits as in records. From bit 5
+# on: when it came (queue/marks.pxd).
 cdef enum:
-    STAGE_GONE = 8
+    STAGE_OPENED = 1   # it and all before it may be delivered
+    STAGE_GONE = 8     # the queue does not keep it; another of its own leaves by it
 
 # A run of slots that follow one another.
 cdef struct Run:
@@ -81,7 +83,8 @@ cdef class MirrorPort:
     cdef public bint promises             # publishers may be told before the others have it
     cdef uint64_t gateway                 # who has sent the publish that is being taken ...
     cdef uint64_t sequence                # ... and under which number; 0: a client of this node
-    cdef int published(self, Message message, uint64_t slot, int64_t wall_ms, bint opened) except -1
+    cdef int published(self, Message message, uint64_t slot, int64_t wall_ms,
+                       uint32_t flags) except -1
     cdef int gone(self, Run* runs, size_t count) except -1
     cdef int said(self, int kind, uint64_t slot) except -1
     cdef int end_turn(self) except -1
@@ -114,7 +117,7 @@ cdef class QueuePort:
     # for the journal
     cdef int tell_gone(self) except -1
     cdef int restore(self, uint64_t slot, uint64_t place, uint32_t body_len, int64_t expires_ms,
-                     bint opened) except -1
+                     uint32_t flags) except -1
     cdef int restore_gone(self, uint64_t first, uint64_t count) except -1
     cdef int restore_returned(self, uint64_t slot) except -1
     cdef int restore_opened(self, uint64_t slot) except -1

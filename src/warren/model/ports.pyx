@@ -95,7 +95,7 @@ cdef class MirrorPort:
     """
 
     cdef int published(self, Message message, uint64_t slot, int64_t wall_ms,
-                       bint opened) except -1:
+                       uint32_t flags) except -1:
         return 0
 
     cdef int gone(self, Run* runs, size_t count) except -1:
@@ -170,8 +170,8 @@ cdef class QueuePort:
         return 0
 
     cdef int restore(self, uint64_t slot, uint64_t place, uint32_t body_len, int64_t expires_ms,
-                     bint opened) except -1:
-        """At the start: a message of the log is in this queue."""
+                     uint32_t flags) except -1:
+        """At the start: a message of the log is in this queue; its flags as `stage` wrote them."""
         return 0
 
     cdef int restore_gone(self, uint64_t first, uint64_t count) except -1:

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 
 from warren.model.message cimport Message
-from warren.model.ports cimport JournalPort, QueuePort, Run
+from warren.model.ports cimport STAGE_OPENED, JournalPort, QueuePort, Run
 from warren.queue.paging cimport (
     hold_in_memory, load_slots, page_in, page_out, spill, write_indexes,
 )
@@ -343,7 +343,7 @@ cdef class Backlog(QueuePort):
     # -- coming back from the log ------------------------------------------------------------------
 
     cdef int restore(self, uint64_t slot, uint64_t place, uint32_t body_len, int64_t expires_ms,
-                     bint opened) except -1:
+                     uint32_t flags) except -1:
         cdef SlotLog log = self.restored_level(slot)
         cdef Slot* entry = log.restore(position_of(slot))
         entry.content = place << 1 | 1
@@ -357,9 +357,9 @@ cdef class Backlog(QueuePort):
         self.ready += 1
         if expires_ms:
             self.may_expire = True
-        if opened:
+        if flags & STAGE_OPENED:
             log.opened = position_of(slot) + 1
-        return 0
+        return log.mark_stamp(position_of(slot), flags)
 
     cdef int restore_message(self, uint64_t slot, Message message, int64_t expires_ms,
                              bint opened) except -1:

@@ -38,3 +38,5 @@ cdef class KeptBacklog(Replicated):
     cdef int leave(self, SlotLog log, uint64_t position) except -1
     cdef bytes encode_kept(self)
     cdef int load_kept(self, bytes snapshot, size_t at) except -1
+    cdef bytes encode_marks(self)
+    cdef int load_marks(self, bytes snapshot, size_t at) except -1

@@ -13,7 +13,7 @@ from libc.stdlib cimport free
 
 from warren.model.message cimport Message
 from warren.model.ports cimport JournalPort, MirrorPort
-from warren.queue.backlog cimport Backlog, position_of
+from warren.queue.backlog cimport LEVEL_SHIFT, Backlog, position_of
 from warren.queue.paging cimport load_slots
 from warren.queue.replica cimport COPIED_RETAINED, Replicated
 from warren.queue.slots cimport (
@@ -109,7 +109,8 @@ cdef class KeptBacklog(Replicated):
             log.opened = position_of(slot) + 1
         if self.events is not None and self.mirror is None:
             self.events.await_log(self.event_number, self.epoch, slot)
-        return self.journal.stage(self, slot, expires_ms, opened | logged_as(message))
+        return self.journal.stage(self, slot, expires_ms,
+                                  opened | logged_as(message) | <int>log.stamp)
 
     # -- operations --------------------------------------------------------------------------------
 
@@ -314,14 +315,41 @@ cdef class KeptBacklog(Replicated):
         return levels if self.mirror is not None else levels + self.encode_kept()
 
     cdef bytes encode_kept(self):
-        if self.cursors is None:
+        cdef bytes marks = self.encode_marks()
+        if self.cursors is None and not marks:
             return b""
-        cursors = self.cursors.encode()
+        cursors = self.encode_cursors()
         runs = self.retained_runs()
         parts = [len(cursors).to_bytes(4, "little"), cursors, len(runs).to_bytes(4, "little")]
         for first, count in runs:
             parts.append(first.to_bytes(8, "little") + count.to_bytes(8, "little"))
+        parts.append(marks)
         return b"".join(parts)
+
+    cdef bytes encode_marks(self):
+        """When messages came: number of levels (2), each with its priority (1) and its marks."""
+        cdef list levels = [], parts = []
+        cdef SlotLog log
+        self.all_levels(levels)
+        for i, level in levels:
+            log = <SlotLog>level
+            if log.live and log.arrivals.count:
+                parts.append(bytes([i]) + log.arrivals.encode(self.journal.to_wall(1) - 1))
+        return len(parts).to_bytes(2, "little") + b"".join(parts) if parts else b""
+
+    cdef int load_marks(self, bytes snapshot, size_t at) except -1:
+        """Where they end."""
+        cdef size_t size = <size_t>len(snapshot), end
+        cdef int count = int.from_bytes(snapshot[at:at + 2], "little")
+        at += 2
+        for _ in range(count):
+            if at + 3 > size:
+                raise ValueError("the marks of a queue in the checkpoint are cut short")
+            end = at + 3 + 16 * <size_t>int.from_bytes(snapshot[at + 1:at + 3], "little")
+            self.restored_level(<uint64_t>snapshot[at] << LEVEL_SHIFT).load_marks(
+                snapshot[at + 1:end])
+            at = end
+        return <int>at
 
     def load_snapshot(self, bytes snapshot not None):
         """The queue as a checkpoint kept it. Raises ValueError when that cannot be."""
@@ -337,12 +365,12 @@ cdef class KeptBacklog(Replicated):
             raise ValueError("the cursors of a queue in the checkpoint are cut short")
         self.load_cursors(snapshot[at + 4:runs_at - 4])
         end = runs_at + 16 * int.from_bytes(snapshot[runs_at - 4:runs_at], "little")
-        if end > len(snapshot) or self.levels is not None:
+        if end > len(snapshot) or (self.levels is not None and (size or end > runs_at)):
             raise ValueError("the cursors of a queue in the checkpoint are cut short")
         for i in range(runs_at, end, 16):
             self.restore_gone(int.from_bytes(snapshot[i:i + 8], "little"),
                               int.from_bytes(snapshot[i + 8:i + 16], "little"))
-        return end
+        return end if end == len(snapshot) else self.load_marks(snapshot, <size_t>end)
 
     # -- what may be read --------------------------------------------------------------------------
 

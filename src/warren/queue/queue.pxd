@@ -40,7 +40,7 @@ cdef class Queue(Graves):
     cdef bint would_overflow(self, Message message) noexcept
     cdef bint is_over(self) noexcept
     cdef int store(self, Message message, int64_t expires_ms, int64_t now_ms) except -1
-    cdef int hand_over(self, Message message, int64_t expires_ms) except -1
+    cdef int hand_over(self, Message message, int64_t expires_ms, int64_t now_ms) except -1
     cdef bint drop_expired(self, int64_t now_ms) except -1
     cdef int enforce_limits(self) except -1
     cdef int arm_head(self) except -1

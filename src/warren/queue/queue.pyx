@@ -18,6 +18,7 @@ from warren.model.ports cimport (
 from warren.queue.backlog cimport LEVEL_SHIFT, position_of
 from warren.queue.graves cimport Graves
 from warren.queue.kept cimport TIME_MARK_MS, KeptBacklog, nothing_kept
+from warren.queue.marks cimport MARK_EVERY_MS
 from warren.queue.ring cimport ConsumerRing
 from warren.queue.slots cimport LOGGED, REDELIVERED, Slot, SlotLog, message_of
 from warren.telemetry.event_buffer cimport (
@@ -174,7 +175,7 @@ cdef class Queue(Graves):
             self.mark_time(now_ms)
         if (self.ready == 0 and self.ring.size() and self.mirror is None
                 and not self.in_batch):
-            return self.hand_over(message, expires_ms)
+            return self.hand_over(message, expires_ms, now_ms)
         return self.store(message, expires_ms, now_ms)
 
     cdef int publish_from(self, Message message, int64_t now_ms, uint64_t gateway,
@@ -196,7 +197,7 @@ cdef class Queue(Graves):
         self.mirror.gateway = self.mirror.sequence = 0
         return outcome
 
-    cdef int hand_over(self, Message message, int64_t expires_ms) except -1:
+    cdef int hand_over(self, Message message, int64_t expires_ms, int64_t now_ms) except -1:
         """Nothing waits and a consumer is free: the message goes straight on."""
         cdef ConsumerPort consumer = self.ring.next()
         cdef SlotLog log
@@ -206,6 +207,8 @@ cdef class Queue(Graves):
             consumer.deliver(self, message, 0, False)
         else:
             log = self.level_of(message)
+            if now_ms - log.marked_ms >= MARK_EVERY_MS:
+                log.mark(now_ms)
             slot = <uint64_t>log.append(message, expires_ms, False, 0)
             if self.levels is not None:
                 slot |= <uint64_t>min(<int>message.priority, self.max_priority) << LEVEL_SHIFT
@@ -237,6 +240,8 @@ cdef class Queue(Graves):
                 return ACCEPTED
             at_once = True
         cdef SlotLog log = self.level_of(message)
+        if now_ms - log.marked_ms >= MARK_EVERY_MS:
+            log.mark(now_ms)
         cdef uint64_t slot = <uint64_t>log.append(message, expires_ms, not at_once, 0)
         self.ready += not at_once
         if self.levels is not None:

@@ -17,6 +17,7 @@ cdef class Replicated(Backlog):
     cdef bint follow_message(self, uint64_t slot, Message message, uint64_t place,
                              uint32_t body_len, int64_t expires_ms, bint opened,
                              bint transient) except -1
+    cdef int note_arrival(self, uint64_t slot, uint32_t flags) except -1
     cdef int copy_state(self, uint64_t slot, Slot* entry) except -1
     cdef int mark_copied(self, uint64_t slot, int returns, int state) except -1
     cdef int follow_gone(self, uint64_t first, uint64_t count) except -1

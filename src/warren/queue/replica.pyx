@@ -88,6 +88,10 @@ cdef class Replicated(Backlog):
             log.opened = max(log.opened, position + 1)
         return True
 
+    cdef int note_arrival(self, uint64_t slot, uint32_t flags) except -1:
+        """A message that has come to all replicas: the flags of its operation say when."""
+        return self.restored_level(slot).mark_stamp(position_of(slot), flags)
+
     cdef int copy_state(self, uint64_t slot, Slot* entry) except -1:
         """What a copy is to say of a message beyond the message itself."""
         return COPIED_REDELIVERED if entry.flags & REDELIVERED else 0
@@ -250,6 +254,7 @@ cdef class Replicated(Backlog):
                     log.take(position)
                     log.remove(position)
             log.next_position = log.committed
+            log.forget_marks_from(log.committed)
             log.opening = log.open_mark = 0
             self.ready += log.ready
         self.leaving = 0
@@ -284,7 +289,8 @@ cdef class Replicated(Backlog):
                 entry.flags |= logged_as(message)
                 log.kept += 1
                 log.kept_bytes += entry.body_len
-                self.journal.stage(self, slot, entry.expires_ms, entry.flags & TRANSIENT)
+                self.journal.stage(self, slot, entry.expires_ms,
+                                   entry.flags & TRANSIENT | <int>log.stamp_at(position))
                 self.journal.commit(message)
 
     # -- images ------------------------------------------------------------------------------------

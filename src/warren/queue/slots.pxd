@@ -2,6 +2,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from warren.model.message cimport PERSISTENT, Message
 from warren.model.ports cimport JournalPort
+from warren.queue.marks cimport Marks
 
 cdef enum:
     CHUNK_SLOTS = 128
@@ -73,6 +74,10 @@ cdef class SlotLog:
     cdef uint64_t indexed_to
     cdef uint64_t spilled_to
     cdef uint64_t spilled_behind   # likewise, of chunks that are kept for cursors only
+    # when messages came, by position
+    cdef readonly Marks arrivals
+    cdef int64_t marked_ms     # the newest mark
+    cdef uint32_t stamp        # the same, as records have it; 0: unknown
 
     cdef int64_t append(self, Message message, int64_t expires_ms, bint ready,
                         uint8_t flags) except -1
@@ -109,6 +114,12 @@ cdef class SlotLog:
     cdef int make_room_before(self, uint64_t number) except -1
     cdef Slot* fill(self, uint64_t position) except NULL
     cdef void make_all_ready(self) noexcept
+    cdef int mark(self, int64_t now_ms) except -1
+    cdef int mark_stamp(self, uint64_t position, uint32_t flags) except -1
+    cdef uint32_t stamp_at(self, uint64_t position) noexcept
+    cdef void forget_marks_from(self, uint64_t position) noexcept
+    cdef int load_marks(self, bytes data) except -1
+    cdef int64_t first_live(self) noexcept
 
 
 cdef inline Message message_of(Slot* slot):

@@ -18,6 +18,9 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
 
 from warren.model.message cimport Message
+from warren.queue.marks cimport (
+    ARRIVAL_MARKS_MAX, Marks, stamp_in, stamp_of, unknown_ms, wall_of,
+)
 
 cdef extern from *:
     int ctz64 "__builtin_ctzll"(unsigned long long) nogil
@@ -37,6 +40,8 @@ cdef class SlotLog:
         self.chunks = NULL
         self.spare = NULL
         self.journal = journal
+        self.arrivals = Marks(ARRIVAL_MARKS_MAX)
+        self.marked_ms = unknown_ms()
 
     def __dealloc__(self):
         cdef size_t i
@@ -425,3 +430,71 @@ cdef class SlotLog:
             self.count -= 1
         if self.count == 0:
             self.first = 0
+
+    # -- when they came ----------------------------------------------------------------------------
+
+    cdef int mark(self, int64_t now_ms) except -1:
+        """Messages that are appended from here on have come now."""
+        self.marked_ms = now_ms
+        if self.journal is not None:
+            self.stamp = stamp_of(self.journal.to_wall(max(now_ms, <int64_t>1)))
+        if self.live == 0:
+            self.arrivals.clear()
+        else:
+            self.arrivals.forget_before(self.first_number * CHUNK_SLOTS)
+        return self.arrivals.note(self.next_position, now_ms)
+
+    cdef int mark_stamp(self, uint64_t position, uint32_t flags) except -1:
+        """The message at a position has come when its record says, or another replica."""
+        cdef uint32_t stamp = stamp_in(flags)
+        cdef int64_t at_ms
+        if position + 1 == self.next_position and stamp == self.stamp:
+            return 0
+        # What `to_wall` adds is the time at which the clock that queues use began.
+        at_ms = self.journal.to_wall(1) - 1
+        at_ms = wall_of(stamp, at_ms) - at_ms if stamp else unknown_ms()
+        if position + 1 < self.next_position:
+            # A copy brings what others came after.
+            return self.arrivals.insert(position, at_ms)
+        self.marked_ms = at_ms
+        self.stamp = stamp
+        self.arrivals.forget_before(self.first_number * CHUNK_SLOTS)
+        return self.arrivals.note(position, at_ms)
+
+    cdef uint32_t stamp_at(self, uint64_t position) noexcept:
+        """When the message there has come, for a record; 0: nobody knows."""
+        cdef int64_t at_ms = self.arrivals.at(position)
+        if at_ms == unknown_ms() or self.journal is None:
+            return 0
+        return stamp_of(self.journal.to_wall(1) - 1 + at_ms)
+
+    cdef void forget_marks_from(self, uint64_t position) noexcept:
+        """There are no messages from there on; others will come."""
+        self.arrivals.forget_from(position)
+        self.marked_ms = unknown_ms()
+        self.stamp = 0
+
+    cdef int load_marks(self, bytes data) except -1:
+        """As a checkpoint has them."""
+        self.arrivals.load(data, self.journal.to_wall(1) - 1)
+        self.marked_ms = self.arrivals.newest_ms()
+        self.stamp = 0 if self.marked_ms == unknown_ms() else stamp_of(
+            self.journal.to_wall(1) - 1 + self.marked_ms)
+        return 0
+
+    cdef int64_t first_live(self) noexcept:
+        """The position of the oldest message that has not left, or -1."""
+        cdef size_t i
+        cdef int j
+        cdef Chunk* chunk
+        for i in range(self.count):
+            chunk = self.chunks[self.first + i]
+            if chunk is NULL or chunk.live == chunk.retained:
+                continue
+            for j in range(CHUNK_SLOTS):
+                if chunk.retained_bits[j >> 6] >> (j & 63) & 1:
+                    continue
+                if (chunk.ready_bits[j >> 6] >> (j & 63) & 1
+                        or (chunk.slots is not NULL and chunk.slots[j].content)):
+                    return <int64_t>((self.first_number + i) * CHUNK_SLOTS + <uint64_t>j)
+        return -1

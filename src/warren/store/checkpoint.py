@@ -16,7 +16,9 @@ from warren.store.crc32c import checksum
 from warren.store.files import Files, WritableFiles
 
 MAGIC = b"WARRENCP"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+#: Those that can be read: in version 2 nothing says when messages came.
+KNOWN_VERSIONS = frozenset({2, 3})
 _HEAD = struct.Struct("<8sII")
 _BODY = struct.Struct("<QIIB3xQII")
 _SEGMENT = struct.Struct("<IQQQQ")
@@ -95,7 +97,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     body = data[_HEAD.size :]
     if magic != MAGIC or _checksum(version, body) != crc:
         raise CheckpointError("its checksum does not agree")
-    if version != FORMAT_VERSION:
+    if version not in KNOWN_VERSIONS:
         raise UnknownCheckpointError(
             f"the checkpoint has format version {version}; this Warren knows {FORMAT_VERSION}"
         )

@@ -208,7 +208,7 @@ cdef class Journal(JournalPort):
         queue.operations += 1
         target = &self.targets[self.target_count]
         target.queue_id = queue.queue_id
-        target.flags = how & (TARGET_OPENED | TARGET_TRANSIENT | TARGET_GONE)
+        target.flags = <uint32_t>how & ~<uint32_t>TARGET_COPIED
         self.unstaged += 1 if how & TARGET_GONE else 0
         target.epoch = queue.epoch
         target.index = queue.operations
@@ -256,8 +256,7 @@ cdef class Journal(JournalPort):
             target = &self.targets[<size_t>i]
             queue.mirror.gateway = target.gateway
             queue.mirror.sequence = target.sequence
-            queue.mirror.published(message, target.slot, target.wall_ms,
-                                   target.flags & TARGET_OPENED)
+            queue.mirror.published(message, target.slot, target.wall_ms, target.flags)
 
     cdef uint64_t write_copy(self, Message message, Target* target) except 0:
         """A message of another replica, for one queue; its place."""

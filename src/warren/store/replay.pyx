@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 from warren.model.ports cimport QueuePort
 from warren.store.journal cimport (
     BATCH, CONTENT_BYTES, CURSOR, GONE, METADATA, MOVED, PUBLISH, REQUEUE, RING, TARGET_BYTES,
-    TARGET_GONE, TARGET_OPENED, WATERMARK, Journal, Segment, Target, content_fits,
+    TARGET_GONE, WATERMARK, Journal, Segment, Target, content_fits,
 )
 from warren.store.octets cimport load32, load64
 from warren.store.scanner cimport Record
@@ -192,7 +192,7 @@ cdef class Replay:
         else:
             self.follow(queue, target.index, record.sequence)
             queue.restore(target.slot, place, body_len, self.journal.from_wall(target.wall_ms),
-                          target.flags & TARGET_OPENED)
+                          target.flags)
         segment.live += 1
         segment.kept += 1
         segment.live_bytes += body_len

@@ -1,14 +1,14 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { act, get, may } from "../api";
+import { get, may } from "../api";
 import { clock, plural, shortNode } from "../format";
 import { useLive } from "../live";
 import { useWidth } from "../parts/chart";
-import { ask } from "../parts/dialog";
 import { Choice } from "../parts/forms";
 import { Badge, Json, Loaded, Name, PageHead, Panel, stateTone, Tabs, Time } from "../parts/small";
 import { List } from "../parts/table";
+import { askRebalance } from "../rebalance";
 import { href, place, setQuery } from "../router";
 import { follow } from "../sse";
 import { within } from "../state";
@@ -23,20 +23,7 @@ export function ClusterPage({ tab }: { tab: string }): JSX.Element {
     <>
       <PageHead title="Cluster" sub={live.data && `called ${live.data.cluster_name}`}>
         {may.administrate() && (
-          <button
-            type="button"
-            onClick={() =>
-              ask({
-                title: "Rebalance the masters of queues?",
-                body: <p>Masters move to nodes that have fewer, where an in-sync mirror of theirs is. Each queue pauses for a moment; nothing is lost.</p>,
-                verb: "Rebalance",
-                isHarmless: true,
-                command: "warrenctl rebalance all",
-                run: () => act("POST", "rebalance/queues", {}),
-                done: "Begun",
-              })
-            }
-          >
+          <button type="button" onClick={askRebalance}>
             Rebalance …
           </button>
         )}

@@ -2,14 +2,15 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, may, quote } from "../api";
-import { bytes, count, shellWord, shortNode } from "../format";
+import { bytes, count, duration, shellWord, shortNode } from "../format";
 import { useLive } from "../live";
 import { ask } from "../parts/dialog";
 import { Choice } from "../parts/forms";
-import { Badge, Bar, Failure, Panel, stateTone } from "../parts/small";
+import { Badge, Bar, Failure, Panel, stateTone, Time } from "../parts/small";
 import { Plain } from "../parts/table";
+import { askRebalance } from "../rebalance";
 import { href } from "../router";
-import { asMirrors, boundsOf, draw, fallbackExplanation, syncText } from "../ring";
+import { asMirrors, boundsOf, draw, fallbackExplanation, LINE, syncText } from "../ring";
 import type { Mirrors, Queue, Replica } from "../types";
 
 const SIZE = 420;
@@ -42,6 +43,11 @@ function Ring({ mirrors }: { mirrors: Mirrors }): JSX.Element {
           <path class={`hop ${hop.isBroken ? "broken" : ""}`} d={hop.path} marker-end={hop.isBroken ? "url(#broken-arrow)" : "url(#arrow)"} />
           <text class="hop-label" x={hop.x} y={hop.y} text-anchor={hop.anchor} dominant-baseline="middle">
             {hop.label}
+            {hop.detail && (
+              <tspan x={hop.x} dy={LINE}>
+                {hop.detail}
+              </tspan>
+            )}
           </text>
         </g>
       ))}
@@ -155,6 +161,7 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
                 <Bar label={`Synchronisation of ${replica.node}`} part={replica.sync!.done} whole={replica.sync!.total} />
               </div>
             ))}
+            {syncing.length > 0 && <p class="dim small">The queue goes on serving meanwhile: publishers and consumers are not held up.</p>}
           </div>
           <div class="actions">
             {may.makePolicies() && behind.length > 0 && syncing.length === 0 && (
@@ -188,8 +195,13 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
                 Cancel synchronisation …
               </button>
             )}
+            {may.administrate() && mirrors.replicas.length > 1 && (
+              <button type="button" title="The masters of all queues, not of this one only" onClick={askRebalance}>
+                Rebalance …
+              </button>
+            )}
           </div>
-          {may.makePolicies() && <Transfer mirrors={mirrors} onRun={(node) => run("transfer_leader", { title: `Make ${node} the master of ${queue.name}?`, text: "Publishers and consumers stay connected; the queue pauses for a moment and nothing is lost.", verb: "Transfer" }, { node })} />}
+          {may.makePolicies() && <Transfer mirrors={mirrors} onRun={(node) => run("transfer_leader", { title: `Make ${node} the master of ${queue.name}?`, text: "Publishers and consumers stay connected; the queue pauses for a moment and nothing is lost.", verb: "Transfer", command: `warrenctl transfer_master ${words} ${shellWord(node)}` }, { node })} />}
         </Panel>
       </div>
       <Panel title="Copies">
@@ -204,9 +216,12 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
               title: "State",
               show: (row) => <Badge tone={row.online === false ? "bad" : row.synchronised ? "good" : "warn"}>{row.online === false ? "down" : row.synchronised ? "synchronised" : "not synchronised"}</Badge>,
             },
-            { title: "Position", numeric: true, wide: true, show: (row) => count(row.position) },
-            { title: "Messages behind", numeric: true, show: (row) => count(row.lag_messages) },
+            { title: "Applied", numeric: true, wide: true, show: (row) => count(row.applied) },
+            { title: "On disk", numeric: true, wide: true, show: (row) => count(row.position) },
+            { title: "Operations behind", numeric: true, show: (row) => count(row.lag_messages) },
             { title: "Bytes behind", numeric: true, wide: true, show: (row) => bytes(row.lag_bytes) },
+            { title: "Time behind", numeric: true, show: (row) => (row.lag_seconds === null || row.lag_seconds === undefined ? "–" : duration(row.lag_seconds * 1000)) },
+            { title: "Since", wide: true, show: (row) => (row.since ? <Time at={row.since} /> : "–") },
           ]}
         />
       </Panel>

@@ -1,7 +1,7 @@
 import type { ComponentChildren, JSX } from "preact";
 
 import { quote } from "../api";
-import { bytes, clock, count, rate, short, shortNode } from "../format";
+import { age, bytes, clock, count, rate, short, shortNode } from "../format";
 import { type Live, useLive } from "../live";
 import { Chart } from "../parts/chart";
 import { Arguments, Badge, Facts, Loaded, PageHead, Panel, stateTone, Tabs, Tile, Time } from "../parts/small";
@@ -92,6 +92,16 @@ function Summary({ queue }: { queue: Queue }): JSX.Element {
     ["Arguments", <Arguments value={queue.arguments} />],
     ["Size of messages", bytes(queue.message_bytes)],
     ["Memory", bytes(queue.memory)],
+    [
+      "Oldest message came",
+      queue.oldest_message_arrived_at ? (
+        <Time at={queue.oldest_message_arrived_at} />
+      ) : queue.messages ? (
+        "unknown: it was logged by an older version"
+      ) : (
+        "there is none"
+      ),
+    ],
     ["First message made", head ? <Time at={head * 1000} /> : queue.messages_ready ? "unknown: its publisher set no timestamp" : "none waits"],
     ["Idle since", queue.idle_since ? clock(Date.parse(queue.idle_since)) : "busy"],
   ];
@@ -108,6 +118,7 @@ function Summary({ queue }: { queue: Queue }): JSX.Element {
       <div class="tiles">
         <Tile name="Ready" value={count(queue.messages_ready)} />
         <Tile name="Unacked" value={count(queue.messages_unacknowledged)} link={href(["queues", queue.vhost, queue.name, "unacked"])} />
+        <Tile name="Oldest message" value={age(queue.oldest_message_age_seconds, queue.messages)} />
         <Tile name="Consumers" value={count(queue.consumers)} link={href(["queues", queue.vhost, queue.name, "consumers"])} />
         <Tile name="In" value={rate(rateOf(queue.message_stats, "publish"))} />
         <Tile name="Out" value={rate(rateOf(queue.message_stats, "deliver_get"))} />

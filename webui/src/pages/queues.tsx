@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, quote } from "../api";
-import { bytes, clock, count, plural, shellCommands, shellWord, short, shortNode } from "../format";
+import { age, bytes, clock, count, plural, shellCommands, shellWord, short, shortNode } from "../format";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
 import { Badge, Empty, Name, PageHead, Panel, Rate, stateTone } from "../parts/small";
@@ -211,6 +211,14 @@ export function QueuesPage(): JSX.Element {
             { title: "State", sort: "state", show: (row) => <Badge tone={stateTone(row.state)}>{row.state ?? "?"}</Badge> },
             { title: "Ready", sort: "messages_ready", numeric: true, show: (row) => count(row.messages_ready) },
             { title: "Unacked", sort: "messages_unacknowledged", numeric: true, show: (row) => count(row.messages_unacknowledged) },
+            {
+              title: "Oldest",
+              sort: "oldest_message_age_seconds",
+              fields: ["oldest_message_age_seconds"],
+              numeric: true,
+              wide: true,
+              show: (row) => age(row.oldest_message_age_seconds, row.messages),
+            },
             { title: "Consumers", sort: "consumers", numeric: true, wide: true, show: (row) => short(row.consumers) },
             { title: "In", sort: "message_stats.publish_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "publish")} /> },
             { title: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "deliver_get")} /> },

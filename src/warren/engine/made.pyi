@@ -1,0 +1,4 @@
+class Made:
+    def lag_behind(
+        self, position: int, last: int, now_ms: int
+    ) -> tuple[int | None, int | None]: ...
