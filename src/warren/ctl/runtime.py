@@ -10,6 +10,8 @@ from warren.ctl.errors import TIMEOUT, UNAVAILABLE, CtlError, usage
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "none")
 LOOK_AGAIN_S = 0.5
+#: States of queues that answer.
+WELL = {"running", "paused", "flow", "syncing", "idle"}
 #: What `report` is made of: the title and the command.
 _REPORT = (
     ("status", ()),
@@ -194,7 +196,7 @@ def list_unresponsive_queues(run: Run) -> None:
     run.banner("Timeout: 60.0 seconds ...")
     run.banner(f"Listing unresponsive queues for vhost {run.vhost} ...")
     rows = run.client.get(f"/queues/{run.vhost_path}")
-    unwell = [row for row in rows if row.get("state") not in {"running", "flow", "syncing", "idle"}]
+    unwell = [row for row in rows if row.get("state") not in WELL]
     run.table(unwell, run.chosen_columns(("name",)))
 
 
