@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,6 +181,45 @@ def test_policies(ctl: Ctl, ok: Ok) -> None:
     ok("set_operator_policy", "cap", ".*", '{"max-length": 9}')
     assert "cap" in ok("list_operator_policies")
     ok("clear_operator_policy", "cap")
+
+
+def test_pausing_queues(ctl: Ctl, ok: Ok) -> None:
+    ok("pub", "rest.q", "x")
+    status, out, err = ctl("pause_queue", "rest.q")
+    assert (status, out) == (0, "")
+    assert err == "Pausing the consumers of queue 'rest.q' in vhost '/' ...\n"
+    columns = ("name", "state", "paused", "paused_by")
+    assert "rest.q\tpaused\ttrue\tguest\n" in ok("-s", "list_queues", *columns)
+    # It answers, so it is not among those that do not.
+    assert ok("-s", "list_unresponsive_queues") == ""
+    ok("resume_queue", "rest.q")
+    assert "rest.q\trunning\tfalse\t\n" in ok("-s", "list_queues", *columns)
+    assert ctl("pause_queue", "none")[0] == 65
+    ok("delete_queue", "rest.q")
+
+
+def test_pausing_shovels(ctl: Ctl, ok: Ok) -> None:
+    ends = '{"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://", "dest-queue": "b"}'
+    ok("set_parameter", "shovel", "mover", ends)
+    ok("pause_shovel", "mover")
+
+    def state() -> str:
+        return ok("-s", "shovel_status", "state").strip()
+
+    until_s = time.monotonic() + 30
+    while state() != "paused":
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
+    assert "guest" in ok("-s", "shovel_status", "name", "paused_by")
+    ok("resume_shovel", "mover")
+    while state() != "running":
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
+    assert ctl("pause_shovel", "none")[0] == 65
+    ok("delete_shovel", "mover")
+    while ok("-s", "list_connections"):
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
 
 
 def test_parameters(ok: Ok) -> None:
