@@ -14,6 +14,7 @@ from warren.cluster import metadata_commands as commands
 from warren.engine import moving
 from warren.engine.cursors import resume_cursors
 from warren.engine.mirror_links import links_of
+from warren.engine.promotions import Succession
 from warren.replication import effects
 from warren.replication.core import NEVER_MS
 from warren.replication.lineage import Lineage
@@ -55,6 +56,7 @@ class Mirror:
         self.settings = ReplicaSettings()
         self.replica: Replica | None = None
         self.view: View | None = None
+        self._succession = Succession(self._engine.settings.node_name)
         self.syncs: dict[str, SyncState] = {}
         #: Messages in one piece of a copy.
         self.batch_messages = 4096
@@ -116,6 +118,7 @@ class Mirror:
     def view_changed(self, view: View, registered: bool) -> None:
         """The cluster has agreed on who holds the queue."""
         assert self.replica is not None
+        self._succession.view_changed(view, self._engine.clock.now_ms())
         self.view = view
         if view.master != self._engine.settings.node_name:
             self.log.is_cold = False
@@ -148,11 +151,13 @@ class Mirror:
             self.carry_out()
 
     def peer_up(self, peer: str) -> None:
+        self._succession.peer_up(peer)
         if self.replica is not None:
             self.replica.peer_up(peer)
             self.carry_out()
 
     def peer_down(self, peer: str) -> None:
+        self._succession.peer_down(peer, self._engine.clock.now_ms())
         if self.replica is not None:
             self.replica.peer_down(peer)
             self.carry_out()
@@ -251,7 +256,10 @@ class Mirror:
         was_master = self.log.acts
         queue, now_ms = self.queue, self._engine.clock.now_ms()
         self.log.begin_acting()
+        flagged = 0
         if not was_master:
+            # Before anybody is given one of them.
+            flagged = queue.count_flagged()
             # Before anything that waited for the new master comes: its times and limits count.
             queue.govern(queue.effective, now_ms)
         assert self.replica is not None
@@ -266,7 +274,8 @@ class Mirror:
         if not was_master:
             queue.begin_acting(now_ms)
             resume_cursors(self._engine, queue)
-            self._mirrors.note("queue.promoted", queue, epoch=effect.epoch)
+            told = self._succession.served(now_ms, flagged)
+            self._mirrors.note("queue.promoted", queue, epoch=effect.epoch, **told)
         queue.run(now_ms)
         if self.log.is_cold:
             self.log.is_cold = False
