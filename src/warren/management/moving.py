@@ -52,6 +52,8 @@ class Order:
     positions: frozenset[int] | None = None
     #: Only count what would be moved.
     dry_run: bool = False
+    #: What each becomes on its way.
+    mark: Callable[[Message], Message] | None = None
 
 
 @dataclass(slots=True)
@@ -151,7 +153,8 @@ def _deal_with(engine: Engine, order: Order, outcome: Outcome, slot: int, messag
         outcome.kept += 1
         return
     if not order.dry_run:
-        if offer(engine, [queue], message, engine.clock.now_ms()):
+        going = message if order.mark is None else order.mark(message)
+        if offer(engine, [queue], going, engine.clock.now_ms()):
             # The other queue is full, and will be for the next ones too.
             outcome.kept += 1
             outcome.is_over = True

@@ -15,6 +15,7 @@ from warren.management.matching import compile_match
 from warren.management.messages import show_message
 from warren.management.moving import Order, Outcome, move, origin
 from warren.management.pace import Pace
+from warren.management.redriven import marker
 from warren.management.show_queues import channel_details, is_exclusive
 from warren.model.message import Message
 from warren.queue.looking import arrivals, ends, peek
@@ -252,7 +253,10 @@ async def move_messages(call: Call) -> Answer:
 
 @at_home
 async def redrive_messages(call: Call) -> Answer:
-    """Send dead letters, those that `match` or at `positions`, back to where they first died."""
+    """Send dead letters, those that `match` or at `positions`, back to where they first died.
+
+    They are marked with a header, `x-redriven`.
+    """
     body, source, vhost = await call.body(), _source(call), call.vhost
     count, after = _wanted(body)
     matches = compile_match(field_of(body, "match", dict, None))
@@ -267,7 +271,8 @@ async def redrive_messages(call: Call) -> Answer:
 
     positions = _positions(source, body)
     dry_run = field_of(body, "dry_run", bool, False)
-    order = Order(source, target, count, matches, positions, dry_run)
+    mark = marker(source.name, int(time.time()))
+    order = Order(source, target, count, matches, positions, dry_run, mark)
     return _shown(order, await move(call.context, order, _begin(after, positions)))
 
 
