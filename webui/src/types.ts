@@ -32,6 +32,9 @@ export interface Queue {
   consumer_details?: Consumer[];
   damage?: string;
   head_message_timestamp?: number | null;
+  paused?: boolean;
+  paused_by?: string;
+  paused_at?: number;
 }
 
 export interface ChannelDetails {
