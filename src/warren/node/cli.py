@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -235,6 +236,8 @@ def _run(
             raise
         if node.cluster is not None:
             await _first(node.cluster.opened.wait(), stopping.wait(), node.failure.wait())
+        # What is there by now stays: the collector need not look through it while clients wait.
+        gc.freeze()
         url = on_ready(node) if node.is_open else ""
         sys.stdout.flush()
         if url:
