@@ -392,5 +392,9 @@ def test_doctor(broker: Broker, ctl: Ctl, ok: Ok, monkeypatch: pytest.MonkeyPatc
     assert "raise the limit: ulimit -n" in ctl("doctor")[1]
     monkeypatch.setattr("warren.ctl.doctor.CLOCK_OFF_S", -1000.0)
     assert "s apart" in ctl("doctor")[1]
+    ok("pause_queue", "forgotten")
+    out = ctl("doctor")[1]
+    assert "queue 'forgotten' in vhost '/' holds 3 messages and was paused by 'guest'" in out
+    assert "  fix: warrenctl -p / resume_queue forgotten" in out
     ok("delete_user", "lazy")
     ok("delete_queue", "forgotten")

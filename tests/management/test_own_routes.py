@@ -202,8 +202,9 @@ def test_redrive(api: Api, vhost: str) -> None:
     assert headers["x-death"][0]["queue"] == "work"
     assert contents(api, vhost, "work") == [("w1", False), ("w0", False), ("w2", False)]
     # What dies again and is sent back again is counted.
+    name = "work"
     body = {"count": 9, "ackmode": "reject_requeue_false", "encoding": "auto"}
-    api.post(f"/queues/{vhost}/work/get", body)
+    api.post(f"/queues/{vhost}/{name}/get", body)
     assert api.post(place)["moved"] == 3
     rows = peek(api, vhost, "work")
     assert [row["properties"]["headers"]["x-redriven"]["count"] for row in rows] == [2, 2, 2]
