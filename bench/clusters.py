@@ -311,6 +311,15 @@ class WarrenCluster(Cluster):
         ]
         return sum(count >= replicas for count in counts)
 
+    def rebalance(self) -> None:
+        """Have the masters spread over the nodes."""
+        self._ask(self.running_nodes[0], "/api/rebalance/queues", b"{}", "POST")
+
+    def rebalancing(self) -> dict[str, Any]:
+        """How far that is."""
+        told: dict[str, Any] = self._ask(self.running_nodes[0], "/api/rebalance/queues")
+        return told
+
     def _ask(
         self, node: Broker, path: str, body: bytes | None = None, method: str | None = None
     ) -> Any:

@@ -30,6 +30,8 @@ class Kind(Enum):
     MIRROR_SYNC = "publish while a new mirror gets a backlog"
     MIRROR_REJOIN = "a mirror that was away comes back to a backlog"
     MIRROR_MANY = "kill the node of many masters"
+    MIRROR_ASYNC = "publish to queues that wait for their mirrors, and that do not"
+    MIRROR_REBALANCE = "publish while many masters are spread over the nodes"
     MIRROR_REPLICAS = "publish to queues with more and more replicas"
     LISTING = "publish at a fixed rate while all queues are listed"
 

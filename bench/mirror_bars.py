@@ -61,6 +61,17 @@ MIRROR_BARS = (
         unit="%",
     ),
     Bar(
+        "1,000 masters spread over three nodes under load",
+        value("mirrors-rebalance", "rebalance_s"),
+        at_most=10,
+        unit="s",
+    ),
+    Bar(
+        "p99 to confirm while they are, of that before",
+        value("mirrors-rebalance", "rebalance_of_baseline"),
+        at_most=2,
+    ),
+    Bar(
         "kill of the node of 1,000 masters until all serve",
         value("mirrors-many", "all_serve_s"),
         at_most=2,

@@ -133,7 +133,7 @@ def mirror_many(load: Load, broker: Broker, prefix: list[str]) -> Metrics:
     cluster.mirror(EVERYWHERE)
     start = time.monotonic()
     declare(cluster, prefix, load.amount)
-    _await_all_in_sync(cluster, prefix[-1], load.amount)
+    await_all_in_sync(cluster, prefix[-1], load.amount)
     mirror_s = time.monotonic() - start
     await_rest(cluster.pids)
     names = [f"{prefix[-1]}-q{number:06}" for number in range(load.amount)]
@@ -154,7 +154,8 @@ def mirror_many(load: Load, broker: Broker, prefix: list[str]) -> Metrics:
     }
 
 
-def _await_all_in_sync(cluster: Cluster, prefix: str, queues: int) -> None:
+def await_all_in_sync(cluster: Cluster, prefix: str, queues: int) -> None:
+    """Until all queues with names that begin so have all their replicas. Raises BrokerError."""
     deadline = time.monotonic() + IN_SYNC_LIMIT_S
     while (found := cluster.count_in_sync(prefix, NODES)) < queues:
         if time.monotonic() > deadline:

@@ -23,6 +23,7 @@ from bench.mirror_procedures import (
     mirror_stop,
     mirror_sync,
 )
+from bench.mirrors_at_large import mirror_async, mirror_rebalance
 from bench.operating_procedures import listing
 from bench.store_procedures import durable_flow, fan_out, paging, restart, steady, sync_flow
 
@@ -127,6 +128,7 @@ PROCEDURES: dict[Kind, Callable[[Load, Broker, list[str]], Metrics]] = {
     Kind.MIRROR_SYNC: mirror_sync,
     Kind.MIRROR_REJOIN: mirror_rejoin,
     Kind.MIRROR_MANY: mirror_many,
+    Kind.MIRROR_REBALANCE: mirror_rebalance,
 }
 #: Those that are told.
 PACED: dict[Kind, Callable[[Load, Broker, list[str], Pace], Metrics]] = {
@@ -135,5 +137,6 @@ PACED: dict[Kind, Callable[[Load, Broker, list[str], Pace], Metrics]] = {
     Kind.MIRROR_FLOW: mirror_flow,
     Kind.MIRROR_PACED: mirror_paced,
     Kind.MIRROR_REPLICAS: mirror_replicas,
+    Kind.MIRROR_ASYNC: mirror_async,
     Kind.LISTING: listing,
 }

@@ -281,6 +281,9 @@ class ModelLog(LogPort):
             state.apply(number, op)
         self.salvaged_messages = state.messages
 
+    def salvage_promised(self, after_index: int) -> None:
+        self.salvaged.extend(self.copy.entries[max(after_index - self.copy.base, 0) :])
+
     # -- applying
 
     def _touch(self, op: Op) -> None:

@@ -164,7 +164,7 @@ class SimQueue:
             case effects.Deposed():
                 self.world.note(f"{node.name} {self.name} deposed")
                 self._forget_clients()
-            case effects.ProposeShrink(epoch, other):
+            case effects.ProposeShrink(epoch, other, _):
                 node.order(commands.Shrink(self.name, epoch, other))
             case effects.ProposeExpand(epoch, other):
                 node.cluster.aim("propose expand", self, other)

@@ -29,7 +29,7 @@ class IgnoresTheFloor(Replica):
 class PutsNothingAside(Replica):
     """What an unclean promotion has cut off goes."""
 
-    def _salvage(self, at: int) -> None: ...
+    def _salvage(self, at: int, promised_at: int) -> None: ...
 
 
 def _govern_late(engine: Any, queue: Any, keep_deliveries: bool = False) -> None:

@@ -98,6 +98,10 @@ def test_the_ring_with_figures() -> None:
         "state": "running",
         "master": "a",
         "wanted": ["a", "b", "c"],
+        "replication": "sync",
+        "replication_window": None,
+        "unreplicated_confirms": 0,
+        "unreplicated_confirms_max": 0,
         "min_in_sync": 2,
         "commit": 120,
         "last": 130,
@@ -225,3 +229,24 @@ def test_the_last_good_copy_is_critical() -> None:
 )
 def test_how_far_a_replica_is(told: dict[str, Any] | None, position: Position) -> None:
     assert position_of(engine(view("b", "b", "a"), told), queue()) == position
+
+
+def test_what_a_failover_may_take_back_is_told() -> None:
+    early = queue(ha_replication="async", ha_max_lag_messages=7)
+    shown = show_ring(engine(view("a", "ab"), {**TOLD, "promised": 3}), early)
+    assert shown["replication"] == "async"
+    assert (shown["unreplicated_confirms"], shown["unreplicated_confirms_max"]) == (3, 7)
+    assert shown["explain"][0] == (
+        "if a dies now: b becomes master, and up to 7 of the last messages that were confirmed are "
+        "missing until a is back, which publishes them again (ha-replication is async)"
+    )
+
+
+def test_hours_of_copies_are_told() -> None:
+    hours = queue(ha_replication_window="22:00-06:00")
+    assert show_ring(engine(view("a", "a", "b"), TOLD), hours)["explain"][-1] == (
+        "it is not protected: it is copied from 22:00 to 06:00 only (ha-replication-window)"
+    )
+    assert show_ring(engine(view("a", "ab"), TOLD), hours)["explain"][-1] == (
+        "it is copied from 22:00 to 06:00 only (ha-replication-window)"
+    )

@@ -76,6 +76,27 @@ REFUSED = [
         "ha-max-lag takes an integer greater than 0, true given",
     ),
     (
+        {"ha-mode": "all", "ha-replication": "soon"},
+        'ha-replication must be "sync" or "async", got <<"soon">>',
+    ),
+    (
+        {"ha-mode": "all", "ha-max-lag-messages": 0},
+        "ha-max-lag-messages takes an integer greater than 0, 0 given",
+    ),
+    (
+        {"ha-mode": "all", "ha-max-lag-ms": "long"},
+        'ha-max-lag-ms takes an integer greater than 0, <<"long">> given',
+    ),
+    ({"ha-replicate": "no"}, 'ha-replicate must be true or false, got <<"no">>'),
+    *(
+        (
+            {"ha-mode": "all", "ha-replication-window": hours},
+            'ha-replication-window takes two times of the day, as in "22:00-06:00", '
+            f'<<"{hours}">> given',
+        )
+        for hours in ("22:00", "24:00-06:00", "22:60-06:00", "06:00-06:00", "22-6", "")
+    ),
+    (
         {"ha-mode": "all", "ha-deliver": "soon"},
         'ha-deliver must be "committed" or "eager", got <<"soon">>',
     ),

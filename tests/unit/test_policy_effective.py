@@ -158,11 +158,24 @@ def test_what_governs_mirrors() -> None:
         "ha-min-in-sync": 2,
         "ha-max-lag": 700,
         "ha-deliver": "eager",
+        "ha-replicate": True,
+        "ha-replication": "async",
+        "ha-max-lag-messages": 5,
+        "ha-max-lag-ms": 10,
+        "ha-replication-window": "22:00-06:00",
     }
     effective = effective_queue_arguments({"x-ha-mode": "all"}, given)
     assert effective.mirroring == given
     for key, value in {**given, "ha-params": ("a", "b")}.items():
         assert getattr(effective, key.replace("-", "_")) == value
+
+
+def test_copies_can_be_forbidden() -> None:
+    given = {"ha-mode": "all", "ha-sync-mode": "automatic", "ha-replicate": False}
+    effective = effective_queue_arguments({}, given)
+    assert effective.ha_mode is None
+    assert not effective.ha_replicate
+    assert effective.mirroring == given
 
 
 def test_a_sole_operator_key_mirrors_nothing() -> None:

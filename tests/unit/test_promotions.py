@@ -28,6 +28,18 @@ def test_a_master_that_died() -> None:
     }
 
 
+def test_a_master_that_had_confirmed_early() -> None:
+    """Nobody knows how much of that the mirrors do not have."""
+    mirror = Succession("n2")
+    mirror.view_changed(view(1, "n1", ("n1", "n2")), 0)
+    mirror.view_changed(view(2, "n2", ("n2",)), 10)
+    assert mirror.served(20, 0, was_early=True)["dropped"] is None
+    # One that hands over waits until they have everything.
+    mirror.view_changed(view(3, "n1", ("n1", "n2")), 30)
+    mirror.view_changed(view(4, "n2", ("n2", "n1")), 40)
+    assert mirror.served(50, 0, was_early=True)["dropped"] == 0
+
+
 def test_a_link_that_came_back_is_not_when_it_was_noticed() -> None:
     mirror = Succession("n2")
     mirror.view_changed(view(1, "n1", ("n1", "n2")), 0)

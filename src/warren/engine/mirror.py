@@ -15,6 +15,7 @@ from warren.engine import moving
 from warren.engine.cursors import resume_cursors
 from warren.engine.mirror_links import links_of
 from warren.engine.promotions import Succession
+from warren.engine.ring_changes import changes_of
 from warren.replication import effects
 from warren.replication.core import NEVER_MS
 from warren.replication.lineage import Lineage
@@ -57,6 +58,8 @@ class Mirror:
         self.replica: Replica | None = None
         self.view: View | None = None
         self._succession = Succession(self._engine.settings.node_name)
+        #: Node -> why it is to be out of sync.
+        self._put_out: dict[str, str] = {}
         self.syncs: dict[str, SyncState] = {}
         #: Messages in one piece of a copy.
         self.batch_messages = 4096
@@ -69,9 +72,10 @@ class Mirror:
             effects.Send: lambda it: mirrors.send(it.to, it.frame),
             effects.AdoptEpoch: self._adopt,
             effects.Commit: lambda it: log.apply_to(it.index),
+            effects.Promise: lambda it: log.promise(it.index),
             effects.BecameMaster: self._became_master,
             effects.Deposed: self._deposed,
-            effects.ProposeShrink: lambda it: self._propose(commands.Shrink, it),
+            effects.ProposeShrink: self._shrink,
             effects.ProposeExpand: lambda it: self._propose(commands.Expand, it),
             effects.ProposeHandover: lambda it: self._propose(commands.Handover, it),
             effects.ReadChunk: mirrors.copies.want(self),
@@ -105,6 +109,18 @@ class Mirror:
         was_automatic = settings.sync_automatically
         settings.sync_automatically = self._syncs_by_itself(effective)
         settings.sync_strategy = effective.ha_sync_strategy
+        is_early = effective.ha_replication == "async"
+        if is_early is not settings.confirms_early and self.log.acts:
+            # What was published before does not say in the log that it may be confirmed early.
+            self.log.flush()
+        settings.confirms_early = self.log.promises = is_early
+        settings.lag_operations_max = effective.ha_max_lag_messages
+        settings.lag_ms_max = effective.ha_max_lag_ms
+        fed = settings.feeds_mirrors
+        settings.feeds_mirrors = self._mirrors.hours.are_now(effective)
+        if fed is not settings.feeds_mirrors and self.log.acts:
+            begins = "begin" if settings.feeds_mirrors else "end"
+            self._mirrors.note(f"queue.copying_hours_{begins}", self.queue)
         self.batch_messages = effective.ha_sync_batch_size
         if self.replica is not None:
             self.replica.settings_changed(settings.sync_automatically and not was_automatic)
@@ -119,7 +135,11 @@ class Mirror:
         """The cluster has agreed on who holds the queue."""
         assert self.replica is not None
         self._succession.view_changed(view, self._engine.clock.now_ms())
-        self.view = view
+        before, self.view = self.view, view
+        if before is not None and view.master == self._engine.settings.node_name:
+            for event, node, cause in changes_of(before, view, self._put_out):
+                self._mirrors.note(event, self.queue, node=node, cause=cause)
+        self._put_out.clear()
         if view.master != self._engine.settings.node_name:
             self.log.is_cold = False
         self.log.flush()
@@ -143,6 +163,8 @@ class Mirror:
         """Before all of this copy goes: the cluster may have gone on without what is in it."""
         if 0 < self.log.lineage.last_epoch < view.unclean:
             self.log.salvage(0)
+        else:
+            self.log.salvage_promised(self.log.applied_index)
 
     def frame(self, sender: str, data: bytes) -> None:
         """Another replica has said something. ProtocolError: it cannot have."""
@@ -274,7 +296,7 @@ class Mirror:
         if not was_master:
             queue.begin_acting(now_ms)
             resume_cursors(self._engine, queue)
-            told = self._succession.served(now_ms, flagged)
+            told = self._succession.served(now_ms, flagged, self.settings.confirms_early)
             self._mirrors.note("queue.promoted", queue, epoch=effect.epoch, **told)
         queue.run(now_ms)
         if self.log.is_cold:
@@ -300,6 +322,10 @@ class Mirror:
         self._mirrors.replace(heir)
         master = None if self.view is None else self.view.master
         moving.become_remote(self._engine, queue, master)
+
+    def _shrink(self, effect: effects.ProposeShrink) -> None:
+        self._put_out[effect.node] = effect.cause
+        self._propose(commands.Shrink, effect)
 
     def _propose(self, command: Callable[..., Any], effect: Any) -> None:
         self._mirrors.propose(command(self.key, effect.epoch, effect.node))
@@ -334,3 +360,7 @@ class Mirror:
     def salvage(self, after_index: int, rows: list[tuple[int, Message]]) -> None:
         """Keep what the cluster has gone on without. Raises OSError: it must not be cut then."""
         self._mirrors.keep_salvage(self.queue, after_index, rows)
+
+    def salvage_promised(self, after_index: int, rows: list[tuple[int, Message]]) -> None:
+        """Keep what a master has confirmed before others had it, to be published again."""
+        self._mirrors.keep_salvage(self.queue, after_index, rows, was_promised=True)

@@ -22,8 +22,10 @@ cdef class MirrorLog(RestoredLog):
     cdef object waiters                   # (index, publisher, tag, message, sequence)
     cdef dict taken                       # gateway -> its newest publish, committed or not
     cdef tuple awaiting                   # (publisher, tag) of the publish that is staged
+    cdef dict promised                    # level -> position behind what publishers were told of
     cdef object wakers                    # (index, action)
 
+    cdef int note_promised(self, uint64_t index) except -1
     cdef int note_position(self, uint64_t slot) except -1
     cdef int note_operation(self) except -1
     cdef int seal(self) except -1

@@ -19,7 +19,9 @@ from warren.model.ports cimport PublisherPort, Run, TurnClock
 from warren.queue.backlog cimport LEVEL_SHIFT, position_of
 from warren.queue.queue cimport Queue
 from warren.queue.slots cimport Slot, SlotLog, message_of
-from warren.store.journal cimport RING_OPERATION, TARGET_OPENED, TARGET_TRANSIENT, Journal
+from warren.store.journal cimport (
+    RING_OPERATION, TARGET_OPENED, TARGET_PROMISED, TARGET_TRANSIENT, Journal,
+)
 from warren.telemetry.event_buffer cimport EVENT_CONFIRM
 from warren.wire.output cimport Output
 
@@ -51,6 +53,10 @@ cdef class MirrorLog(RestoredLog):
         self.waiters = deque()
         self.wakers = deque()
         self.taken = {}
+        self.promised = {}
+
+    cdef int64_t now_ms(self) except? -1:
+        return self.turn.now_ms
 
     # -- what the journal has written --------------------------------------------------------------
 
@@ -73,7 +79,8 @@ cdef class MirrorLog(RestoredLog):
         self.gateway = self.sequence = 0
         write_publish(self.out, message, slot, wall_ms,
                       (TARGET_OPENED if opened else 0)
-                      | (0 if message.delivery_mode == PERSISTENT else TARGET_TRANSIENT),
+                      | (0 if message.delivery_mode == PERSISTENT else TARGET_TRANSIENT)
+                      | (TARGET_PROMISED if self.promises else 0),
                       gateway, sequence)
         self.senders[gateway] = self.taken[gateway] = sequence
         self.note_position(slot)
@@ -155,7 +162,7 @@ cdef class MirrorLog(RestoredLog):
             sealed, self.sealed = self.sealed, []
             for batch in sealed:
                 self.keep(batch)
-                self.replica.appended(batch)
+                self.replica.appended(batch, self.turn.now_ms)
             # `keep` has asked for what is going on.
             self.congested = self.replica.is_congested
         return 0
@@ -239,8 +246,8 @@ cdef class MirrorLog(RestoredLog):
             _, touched, senders = self.marks.popleft()
             for level, position in touched.items():
                 log = self.queue.level(<uint64_t>level << LEVEL_SHIFT)
-                before = log.committed
-                log.committed = max(before, <uint64_t>position)
+                before = max(log.committed, <uint64_t>self.promised.get(level, 0))
+                log.committed = max(log.committed, <uint64_t>position)
                 if self.queue.events is not None and log.committed > before:
                     self.queue.note_event(EVENT_CONFIRM, 0, <uint64_t>level << LEVEL_SHIFT | before,
                                           log.committed - before, 0)
@@ -279,6 +286,34 @@ cdef class MirrorLog(RestoredLog):
                 told.append(publisher)
         for publisher in told:
             publisher.parts_over()
+        return 0
+
+    def promise(self, uint64_t index):
+        """Publishers are told before all replicas have it: a failover may take it back.
+
+        Only they are. What is delivered, and what leaves, waits for all replicas as ever: nobody is
+        given what might be gone a moment later.
+        """
+        if not self.acts:
+            return
+        if self.queue.events is not None:
+            self.note_promised(index)
+        self.tell_publishers(index)
+
+    cdef int note_promised(self, uint64_t index) except -1:
+        """In the journal of events a message is confirmed when its publisher is told, once."""
+        cdef uint64_t first, end
+        for last, touched, _ in self.marks:
+            if last > index:
+                break
+            for level, position in touched.items():
+                first = max(<uint64_t>self.promised.get(level, 0),
+                            self.queue.level(<uint64_t>level << LEVEL_SHIFT).committed)
+                end = <uint64_t>position
+                if end > first:
+                    self.promised[level] = end
+                    self.queue.note_event(EVENT_CONFIRM, 0, <uint64_t>level << LEVEL_SHIFT | first,
+                                          end - first, 0)
         return 0
 
     def when_committed(self, uint64_t index, action):
@@ -324,6 +359,7 @@ cdef class MirrorLog(RestoredLog):
         self.limbo.clear()
         self.touched, self.senders = {}, {}
         self.taken = {}
+        self.promised = {}
         self.congested = False
         wakers, self.wakers = self.wakers, deque()
         for _, action in wakers:

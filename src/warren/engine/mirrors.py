@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from warren.engine import moving
 from warren.engine.amqp_queue import AmqpQueue
 from warren.engine.copies import Copies
+from warren.engine.copy_hours import CopyHours
 from warren.engine.mirror import Mirror
 from warren.engine.mirror_log import MirrorLog
 from warren.engine.salvaging import lines_of
@@ -45,9 +46,12 @@ class Mirrors:
         self.copies = Copies(engine)
         #: By the queue's number.
         self.by_number: dict[int, Mirror] = {}
+        self.hours = CopyHours(engine, self.by_number.values)
         self._journal: Journal | None = None
         #: Where messages go that are cut off; None: nowhere, in tests.
         self.salvage: SalvageDirectory | None = None
+        #: Told of pieces that are to be published again.
+        self.on_returning: Callable[[str], None] | None = None
         self._own_gateway = 0
         self._is_started = False
 
@@ -321,9 +325,16 @@ class Mirrors:
         self.engine.log.info("%s: '%s' in vhost '%s' %s", event, queue.name, queue.vhost.name, said)
 
     def keep_salvage(
-        self, queue: AmqpQueue, after_index: int, rows: list[tuple[int, Message]]
+        self,
+        queue: AmqpQueue,
+        after_index: int,
+        rows: list[tuple[int, Message]],
+        was_promised: bool = False,
     ) -> None:
-        """Put messages aside that the cluster has gone on without. Raises OSError."""
+        """Put messages aside that the cluster has gone on without. Raises OSError.
+
+        `was_promised`: the policy lets them be confirmed before others had them; they come back.
+        """
         if not rows or self.salvage is None:
             return
         note = {
@@ -331,19 +342,22 @@ class Mirrors:
             "queue": queue.name,
             "messages": len(rows),
             "reason": "the cluster has gone on without them",
+            "returns": was_promised,
         }
         name = f"queue-{queue.number}-{after_index}"
         piece = self.salvage.keep_messages(name, lines_of(rows), note)
         self.note("queue.salvaged", queue, messages=len(rows), file=piece)
         self.engine.log.warning(
             "queue '%s' in vhost '%s': the cluster has gone on without %d messages of this node; "
-            "they are kept in %s: warrenctl salvage show %s",
+            "they are kept in %s%s",
             queue.name,
             queue.vhost.name,
             len(rows),
             piece,
-            piece,
+            ", and are published again" if was_promised else f": warrenctl salvage show {piece}",
         )
+        if was_promised and self.on_returning is not None:
+            self.on_returning(piece)
 
 
 def describe(mirror: Mirror) -> dict[str, Any]:
@@ -355,6 +369,8 @@ def describe(mirror: Mirror) -> dict[str, Any]:
         "commit": replica.commit_index,
         "last": replica.last_index,
         "min_in_sync": mirror.settings.min_in_sync,
+        "promised": replica.promised,
+        "oldest_ms": replica.oldest_ms,
         "positions": replica.positions(),
         "syncs": {
             name: {

@@ -62,8 +62,11 @@ class Succession:
         if self._view is not None and self._view.master == peer:
             self._noticed_ms = None
 
-    def served(self, now_ms: int, flagged: int) -> dict[str, Any]:
-        """This node serves; `flagged` messages go out as redelivered."""
+    def served(self, now_ms: int, flagged: int, was_early: bool = False) -> dict[str, Any]:
+        """This node serves; `flagged` messages go out as redelivered.
+
+        `was_early`: the old master has confirmed before its mirrors had everything.
+        """
         view, before = self._view, self._before
         cause = RETURN
         if self._is_unclean:
@@ -80,7 +83,7 @@ class Succession:
             "cause": cause,
             "took_ms": took_ms,
             # Of a master that is gone nobody knows how much more it had, until it is back.
-            "dropped": None if cause == UNCLEAN else 0,
+            "dropped": None if cause == UNCLEAN or (was_early and cause == FAILURE) else 0,
             # After a handover clients keep what they hold.
             "redelivered": None if cause == HANDOVER else flagged,
         }

@@ -1,4 +1,4 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from warren.engine.ring_operations cimport Operation
 from warren.model.ports cimport MirrorPort
@@ -50,6 +50,7 @@ cdef class ReplicaLog(MirrorPort):
     cdef dict image_positions          # index of an image -> where each level ended
     cdef object scans                  # learner's session -> (level, position), of priority queues
 
+    cdef int64_t now_ms(self) except? -1
     cdef int ring(self) except -1
     cdef int keep(self, object batch) except -1
     cdef int write(self, Operation operation) except -1

@@ -20,7 +20,7 @@ from warren.queue.queue cimport Queue
 from warren.queue.slots cimport CHUNK_SLOTS, TRANSIENT, Slot, SlotLog
 from warren.store.journal cimport (
     RING_BEGIN, RING_COMMIT, RING_DROP, RING_EPOCH, RING_GAP, RING_OPERATION, RING_RESET,
-    RING_TRUNCATE, TARGET_COPIED, TARGET_OPENED, TARGET_TRANSIENT, Journal, Target,
+    RING_TRUNCATE, TARGET_COPIED, TARGET_OPENED, TARGET_PROMISED, TARGET_TRANSIENT, Journal, Target,
 )
 from warren.wire.output cimport Output
 
@@ -490,19 +490,29 @@ cdef class ReplicaLog(MirrorPort):
         if self.host is not None:
             self.host.salvage(after_index, self.cut_off(after_index))
 
-    def cut_off(self, uint64_t after_index):
-        """(slot, message) of what is live and was published after an index, in order."""
+    def salvage_promised(self, uint64_t after_index):
+        """Put aside publishes above an index that publishers may count on, to bring them back."""
+        if self.host is not None:
+            self.host.salvage_promised(after_index, self.cut_off(after_index, TARGET_PROMISED))
+
+    def cut_off(self, uint64_t after_index, uint32_t marked_so=0):
+        """(slot, message) of what is live and was published after an index, in order.
+
+        `marked_so`: only publishes with these flags, of those that are not applied.
+        """
         cdef Operation operation
         cdef list levels = []
         cdef dict found = {}
         self.queue.all_levels(levels)
-        if after_index < self.applied_index:
+        if after_index < self.applied_index and not marked_so:
             for level, log in levels:
                 found.update(reversed(self.newest(level, <SlotLog>log, after_index)))
         for operation in self.pending_operations():
             if operation.index <= after_index:
                 continue
             if operation.kind == OP_PUBLISH:
+                if operation.flags & marked_so != marked_so:
+                    continue
                 message = operation.message
                 if message is None:
                     message = self.journal.fetch(operation.place)
@@ -546,6 +556,9 @@ cdef class ReplicaLog(MirrorPort):
 
     # -- the end of a turn -------------------------------------------------------------------------
 
+    cdef int64_t now_ms(self) except? -1:
+        return 0
+
     cdef int flush_operations(self) except -1:
         return 0
 
@@ -580,7 +593,7 @@ cdef class ReplicaLog(MirrorPort):
         while self.written and self.written[0][0] <= self.journal.persisted:
             newest = self.written.popleft()
         if newest is not None and self.replica is not None:
-            self.replica.persisted(newest[2], newest[1], newest[3])
+            self.replica.persisted(newest[2], newest[1], newest[3], self.now_ms())
             self.host.carry_out()
         if self.written and not self.waiting:
             self.waiting = True

@@ -34,6 +34,7 @@ class Ring:
     labels: dict[str, str]
     mirrors: list[dict[str, Any]]
     is_critical: bool
+    unreplicated: int
 
     @property
     def synchronised(self) -> int:
@@ -59,10 +60,14 @@ async def rings_of(context: Context) -> list[Ring]:
             # A queue may have a view and no mirrors: it had some once, or is one whose home moved.
             has_mirrors = view is not None and len({*view.wanted, *_holders(view)}) > 1
             if view is not None and has_mirrors and view.master == context.node_name:
-                replicas = show_ring(engine, queue)["replicas"]
-                mirrors = [row for row in replicas if row["role"] != "master" and row["online"]]
+                ring = show_ring(engine, queue)
+                mirrors = [
+                    row for row in ring["replicas"] if row["role"] != "master" and row["online"]
+                ]
                 labels = {"vhost": vhost.name, "queue": queue.name}
-                found.append(Ring(labels, mirrors, is_sync_critical(engine, queue)))
+                unreplicated = ring["unreplicated_confirms"] or 0
+                critical = is_sync_critical(engine, queue)
+                found.append(Ring(labels, mirrors, critical, unreplicated))
             await pace.rest()
     return found
 
@@ -76,6 +81,11 @@ async def mirror_metrics(context: Context, page: Page, per_object: bool) -> None
             "warren_mirrors_synchronised",
             "Mirrors that have everything",
             lambda ring: ring.synchronised,
+        ),
+        (
+            "warren_unreplicated_confirms",
+            "What was confirmed and is on the master's disk only (ha-replication async)",
+            lambda ring: ring.unreplicated,
         ),
     ):
         page.head(name, "gauge", text)

@@ -120,6 +120,7 @@ def show_ring(engine: Engine, queue: AmqpQueue) -> Shown:
         "min_in_sync": queue.effective.ha_min_in_sync,
         "commit": told.get("commit"),
         "last": told.get("last"),
+        **_show_promises(queue, told),
         "replicas": [
             {
                 **_show_replica(view, name, living(engine), told, engine.clock.now_ms()),
@@ -128,6 +129,18 @@ def show_ring(engine: Engine, queue: AmqpQueue) -> Shown:
             for name in _in_order(view)
         ],
         "explain": explain(view, queue),
+    }
+
+
+def _show_promises(queue: AmqpQueue, told: Shown) -> Shown:
+    """What publishers were told of that the mirrors may not have, and how much that may be."""
+    effective = queue.effective
+    is_async = effective.ha_replication == "async"
+    return {
+        "replication": effective.ha_replication,
+        "replication_window": effective.ha_replication_window,
+        "unreplicated_confirms": told.get("promised") if is_async else 0,
+        "unreplicated_confirms_max": effective.ha_max_lag_messages if is_async else 0,
     }
 
 
@@ -143,6 +156,7 @@ def _alone(engine: Engine, queue: AmqpQueue) -> Shown:
         "min_in_sync": 1,
         "commit": None,
         "last": None,
+        **_show_promises(queue, {"promised": 0}),
         "replicas": [
             {
                 "node": home,
@@ -157,11 +171,19 @@ def _alone(engine: Engine, queue: AmqpQueue) -> Shown:
             }
         ],
         "explain": [
+            *_explain_forbidden(queue),
             f"it has no mirrors: if {home} dies now, it is down until {home} is back"
             if is_there
-            else f"it has no mirrors: it is down until {home} is back"
+            else f"it has no mirrors: it is down until {home} is back",
         ],
     }
+
+
+def _explain_forbidden(queue: AmqpQueue) -> list[str]:
+    effective = queue.effective
+    if effective.ha_replicate or "ha-mode" not in effective.mirroring:
+        return []
+    return ["a policy wants mirrors, and ha-replicate forbids them"]
 
 
 def _state(view: View) -> str:
@@ -220,7 +242,7 @@ def explain(view: View, queue: AmqpQueue) -> list[str]:
     said = _explain_shortage(view, queue)
     others = [name for name in view.in_sync if name != view.master]
     if others:
-        said.append(f"if {view.master} dies now: {others[0]} becomes master, nothing is lost")
+        said.append(f"if {view.master} dies now: {others[0]} becomes master, {_loss(view, queue)}")
     else:
         said.append(_explain_last(view, queue))
     for name in others:
@@ -240,7 +262,29 @@ def explain(view: View, queue: AmqpQueue) -> list[str]:
     said += [f"{name} is wanted, and down" for name in absent]
     leaving = [name for name in view.in_sync if name not in view.wanted]
     said += [f"{name} goes as soon as a wanted replica is synchronised" for name in leaving]
-    return said + _explain_links(queue)
+    return said + _explain_hours(view, queue) + _explain_links(queue)
+
+
+def _loss(view: View, queue: AmqpQueue) -> str:
+    if queue.effective.ha_replication != "async":
+        return "nothing is lost"
+    return (
+        f"and up to {queue.effective.ha_max_lag_messages} of the last messages that were confirmed "
+        f"are missing until {view.master} is back, which publishes them again (ha-replication is "
+        "async)"
+    )
+
+
+def _explain_hours(view: View, queue: AmqpQueue) -> list[str]:
+    hours = queue.effective.ha_replication_window
+    if hours is None:
+        return []
+    if len(view.in_sync) > 1:
+        return [f"it is copied from {hours.replace('-', ' to ')} only (ha-replication-window)"]
+    return [
+        f"it is not protected: it is copied from {hours.replace('-', ' to ')} only "
+        "(ha-replication-window)"
+    ]
 
 
 def _explain_links(queue: AmqpQueue) -> list[str]:

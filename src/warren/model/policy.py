@@ -211,6 +211,14 @@ class EffectiveArguments:
     #: Milliseconds without progress after which a mirror counts as out of sync.
     ha_max_lag: int = 5_000
     ha_deliver: str = "committed"
+    #: False: no copies, whatever else is wanted.
+    ha_replicate: bool = True
+    #: `async`: publishers need not wait for the mirrors, within the two bounds.
+    ha_replication: str = "sync"
+    ha_max_lag_messages: int = 10_000
+    ha_max_lag_ms: int = 1_000
+    #: Mirrors are given something in these hours only.
+    ha_replication_window: str | None = None
 
 
 def effective_queue_arguments(arguments: Definition, effective: Definition) -> EffectiveArguments:
@@ -243,6 +251,8 @@ def _mirroring(effective: Definition) -> dict[str, Any]:
     given = {key: value for key, value in effective.items() if key.startswith("ha-")}
     if "ha-mode" not in given:
         return {"mirroring": given}
+    if given.get("ha-replicate") is False:
+        return {"mirroring": given, "ha_replicate": False}
     fields = {key.replace("-", "_"): value for key, value in given.items() if key in HA_KEYS}
     params = given.get("ha-params")
     if isinstance(params, list):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from warren.base.text import erlang_term
+from warren.model.day_window import DayWindow
 
 HA_MODES = ("all", "exactly", "nodes")
 #: Beyond these names nothing begins with `ha-`.
@@ -23,6 +24,11 @@ HA_KEYS = frozenset(
         "ha-promote-on-failure",
         "ha-min-in-sync",
         "ha-max-lag",
+        "ha-max-lag-messages",
+        "ha-max-lag-ms",
+        "ha-replicate",
+        "ha-replication",
+        "ha-replication-window",
         "ha-deliver",
     }
 )
@@ -46,8 +52,11 @@ OPERATOR_KEYS = frozenset(
         "ha-mode",
         "ha-params",
         "ha-sync-mode",
+        "ha-replicate",
     }
 )
+#: They mean something where another policy, or none, says who has copies.
+_WITHOUT_HA_MODE = frozenset({"ha-replicate"})
 
 
 class PolicyError(ValueError):
@@ -112,6 +121,25 @@ def _deliver(key: str, value: object) -> None:
         raise PolicyError(f'{key} must be "committed" or "eager", got {erlang_term(value)}')
 
 
+def _replication(key: str, value: object) -> None:
+    if value not in ("sync", "async"):
+        raise PolicyError(f'{key} must be "sync" or "async", got {erlang_term(value)}')
+
+
+def _flag(key: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise PolicyError(f"{key} must be true or false, got {erlang_term(value)}")
+
+
+def _window(key: str, value: object) -> None:
+    try:
+        DayWindow.parse(value if isinstance(value, str) else "")
+    except ValueError:
+        raise PolicyError(
+            f'{key} takes two times of the day, as in "22:00-06:00", {erlang_term(value)} given'
+        ) from None
+
+
 def _positive(key: str, value: object) -> None:
     if not (isinstance(value, int) and is_integer(value) and value > 0):
         given = erlang_term(value)
@@ -135,11 +163,16 @@ VALIDATORS: Mapping[str, Validator] = {
     "federation-upstream-set": _text("federation upstream set name"),
     "ha-deliver": _deliver,
     "ha-max-lag": _positive,
+    "ha-max-lag-messages": _positive,
+    "ha-max-lag-ms": _positive,
     "ha-min-in-sync": _positive,
     "ha-mode": _judged_with_ha_mode,
     "ha-params": _judged_with_ha_mode,
     "ha-promote-on-failure": _promote,
     "ha-promote-on-shutdown": _promote,
+    "ha-replicate": _flag,
+    "ha-replication": _replication,
+    "ha-replication-window": _window,
     "ha-sync-batch-size": _positive,
     "ha-sync-mode": _sync_mode,
     "ha-sync-strategy": _sync_strategy,
@@ -158,7 +191,8 @@ VALIDATORS: Mapping[str, Validator] = {
 
 def check_mirroring(definition: Mapping[str, object]) -> None:
     """Raise PolicyError unless the `ha-*` keys of a definition fit each other."""
-    if not any(key in VALIDATORS and key.startswith("ha-") for key in definition):
+    given_keys = {key for key in definition if key in VALIDATORS and key.startswith("ha-")}
+    if not given_keys - _WITHOUT_HA_MODE and "ha-mode" not in definition:
         return
     if "ha-mode" not in definition:
         raise PolicyError(

@@ -78,6 +78,7 @@ cdef class MirrorPort:
     cdef readonly bint acts               # this node is the master and serves
     cdef readonly bint congested          # too much is on its way round the ring
     cdef public bint paused               # nothing is delivered: another is to be the master
+    cdef public bint promises             # publishers may be told before the others have it
     cdef uint64_t gateway                 # who has sent the publish that is being taken ...
     cdef uint64_t sequence                # ... and under which number; 0: a client of this node
     cdef int published(self, Message message, uint64_t slot, int64_t wall_ms, bint opened) except -1

@@ -29,6 +29,7 @@ class MirrorPort:
     commit_index: int
     acts: bool
     paused: bool
+    promises: bool
     congested: bool
     def change_cursors(self, operation: bytes) -> int: ...
     def when_committed(self, index: int, action: Callable[[], object]) -> None: ...

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warren.config.settings import TlsSettings
+from warren.management.bringing_back import SalvageReturns
 from warren.management.context import Context, ListenerFacts
 from warren.management.events import EventLog
 from warren.management.rebalancer import Rebalancer
@@ -71,8 +72,12 @@ class Operating:
             peers=None if node.cluster is None else node.cluster.questions,
             data_dir=node.data_dir,
         )
+        self._returns: SalvageReturns | None = None
         if node.store is not None:
             self.context.salvage = node.store.salvage
+            self._returns = SalvageReturns(self.context, node.store.salvage)
+            if node.engine.mirrors is not None:
+                node.engine.mirrors.on_returning = self._returns.put
         if node.secret:
             self.context.session_key = derive_key(node.secret)
         self.context.runtime = RuntimeSettings(node)
@@ -109,6 +114,8 @@ class Operating:
             self.context.sampler.start()
         self.context.events.start()
         self.context.log_tail.start()
+        if self._returns is not None:
+            self._returns.start()
         if self.context.shovels is not None:
             self.context.shovels.start()
         if self.context.rebalancer is not None:
@@ -170,6 +177,8 @@ class Operating:
             await self.context.shovels.stop()
         if self.context.rebalancer is not None:
             await self.context.rebalancer.stop()
+        if self._returns is not None:
+            await self._returns.stop()
         await self.context.sampler.stop()
         self.context.events.stop()
         self.context.log_tail.stop()

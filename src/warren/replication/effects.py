@@ -24,6 +24,15 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     index: int
 
 
+class Promise(msgspec.Struct, frozen=True, gc=False):
+    """The master may tell its publishers that operations up to `index` are safe, on its disk alone.
+
+    Nothing else follows from it: they are applied, and delivered, when they are committed.
+    """
+
+    index: int
+
+
 class BecameMaster(msgspec.Struct, frozen=True, gc=False):
     """The queue may be served from now on. All that it was before has been applied.
 
@@ -41,10 +50,14 @@ class Deposed(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProposeShrink(msgspec.Struct, frozen=True, gc=False):
-    """Propose that a mirror is not in sync any more."""
+    """Propose that a mirror is not in sync any more.
+
+    `cause`: `lag`, `link` when there is none to it, or `hours` when copies are to rest.
+    """
 
     epoch: int
     node: str
+    cause: str
 
 
 class ProposeExpand(msgspec.Struct, frozen=True, gc=False):
@@ -96,6 +109,7 @@ Effect = (
     Send
     | AdoptEpoch
     | Commit
+    | Promise
     | BecameMaster
     | Deposed
     | ProposeShrink

@@ -61,6 +61,8 @@ class Feeding(Core):
         is_learner = self.is_master and view is not None and sender in view.learners
         if not is_learner and sender != self._downstream:
             return
+        if is_learner and not self.settings.feeds_mirrors:
+            return  # It asks again when it is time.
         at = self._common(hello)
         gap = hello.gap
         begins_anew = at < log.first_retained - 1

@@ -75,3 +75,7 @@ class LogPort(ABC):
     @abstractmethod
     def salvage(self, after_index: int) -> None:
         """Put aside what is about to go: live messages, and the operations above an index."""
+
+    @abstractmethod
+    def salvage_promised(self, after_index: int) -> None:
+        """Put aside publishes above an index that publishers may count on, to bring them back."""

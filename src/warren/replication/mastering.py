@@ -36,8 +36,16 @@ class Mastering(Mirroring):
         self._hand_to: str | None = None
         self._is_sync_wanted = False
         self._is_sync_cancelled = False
-        self._window: deque[tuple[int, int]] = deque()
+        #: What is not committed: the last operation of each batch, its bytes, and since when.
+        self._window: deque[tuple[int, int, int]] = deque()
         self._window_bytes = 0
+        #: What publishers were told of before all have it (`ha-replication` async).
+        self._promised_index = 0
+        #: Whether publishes say in the log that it may be so; not those up to this index.
+        self._promises = self.settings.confirms_early
+        self._promise_from = 0
+        #: How far those were that are not fed any more.
+        self._left_at: dict[str, int] = {}
 
     def took_office(self) -> None:
         """The queue was served here before it had a ring: its deliveries go on."""
@@ -61,14 +69,39 @@ class Mastering(Mirroring):
         return self._window_bytes > self.settings.window_bytes
 
     @property
+    def promised(self) -> int:
+        """How many operations publishers count on that are on this node's disk only, for all known.
+
+        This many, at most, a failover would take back.
+        """
+        return max(0, self._promised_index - self.commit_index)
+
+    @property
+    def oldest_ms(self) -> int:
+        """Since when the first operation that is not committed has waited; 0: there is none."""
+        return self._window[0][2] if self._window else 0
+
+    @property
     def has_enough(self) -> bool:
         """Whether as many replicas are in sync as there must be for anything to be committed."""
         view = self.adopted
         return view is not None and len(view.in_sync) >= self.settings.min_in_sync
 
+    def positions(self) -> dict[str, int]:
+        """How far each replica is, as far as the master knows."""
+        if not self.is_master or self.adopted is None:
+            return {self.node: self.persisted_index}
+        known = {node: max(self._reports.get(node, 0), self._token) for node in self.ring[1:]}
+        learners = {feed.node: feed.persisted for feed in self._feeds.values() if feed.is_learner}
+        left = {
+            node: self._left_at[node] for node in self.adopted.learners if node in self._left_at
+        }
+        return {self.node: self.persisted_index, **left, **known, **learners}
+
     # -- beginning and end
 
     def _stand_back(self) -> None:
+        self._left_at |= {node: at for node, at in self.positions().items() if node != self.node}
         super()._stand_back()
         self.is_serving = False
         self._token = 0
@@ -79,6 +112,7 @@ class Mastering(Mirroring):
         self._hand_to = None
         self._window.clear()
         self._window_bytes = 0
+        self._promised_index = 0
 
     def _begin_mastering(self) -> None:
         """Its own log is the truth from now on; the first entry says whose it is."""
@@ -102,7 +136,7 @@ class Mastering(Mirroring):
 
     def _took(self, batch: Batch) -> None:
         size = len(batch.data)
-        self._window.append((batch.last, size))
+        self._window.append((batch.last, size, self._now_ms))
         self._window_bytes += size
         self._push(batch)
 
@@ -130,8 +164,48 @@ class Mastering(Mirroring):
                 self.is_serving = True
                 self._effects.append(effects.BecameMaster(self.epoch, self._is_promotion))
                 self._is_promotion = False
+        self._promise()
+        self._rest()
         self._look_at_learners()
         self._try_hand_over()
+
+    def _policy_on_promises_changed(self) -> None:
+        """What is in the log by now does not say that its publisher may be told early."""
+        if self.settings.confirms_early is not self._promises:
+            self._promises = self.settings.confirms_early
+            self._promise_from = self.last_index
+
+    def _rest(self) -> None:
+        """Outside of the hours for copies: nobody is kept in sync, and learners get nothing.
+
+        One after the other, for each is a new epoch. Not before this master serves: what it lacks
+        to do so is with those that would be sent away.
+        """
+        if self.settings.feeds_mirrors or not self.is_serving or self._pending is not None:
+            return
+        for node in [feed.node for feed in self._feeds.values() if feed.is_learner]:
+            self._left_at[node] = self._feeds.pop(node).persisted
+        if len(self.ring) > 1 and self._now_ms >= self._propose_at_ms:
+            self._propose_at_ms = self._now_ms + self.settings.propose_ms
+            self._effects.append(effects.ProposeShrink(self.epoch, self.ring[-1], "hours"))
+
+    def _promise(self) -> None:
+        """Confirm what is on this disk alone, within the bounds of what may be lost.
+
+        At a bound nothing is confirmed until the others have moved on: so publishers wait, and what
+        was confirmed and is not on all disks never is more, or older.
+        """
+        settings = self.settings
+        if not settings.confirms_early or not self.is_serving or not self.has_enough:
+            return
+        if self._window and self._now_ms - self._window[0][2] > settings.lag_ms_max:
+            return
+        if self.commit_index < self._promise_from:
+            return
+        index = min(self.persisted_index, self.commit_index + settings.lag_operations_max)
+        if index > max(self._promised_index, self.commit_index):
+            self._promised_index = index
+            self._effects.append(effects.Promise(index))
 
     def _on_token(self, sender: str, token: Token) -> None:
         if not self.is_master:
@@ -256,7 +330,8 @@ class Mastering(Mirroring):
         patience_ms = settings.down_lag_ms if laggard in self._down else settings.max_lag_ms
         if now_ms - self._stalled_ms >= patience_ms and now_ms >= self._propose_at_ms:
             self._propose_at_ms = now_ms + settings.propose_ms
-            self._effects.append(effects.ProposeShrink(self.epoch, laggard))
+            cause = "link" if laggard in self._down else "lag"
+            self._effects.append(effects.ProposeShrink(self.epoch, laggard, cause))
 
     def _laggard(self) -> str:
         """The first that is not beyond what came round; if all are, the last did not say so."""
@@ -270,7 +345,8 @@ class Mastering(Mirroring):
             return NEVER_MS
         due = self._tell_commit_ms
         is_handing = self._hand_to is not None and self.commit_index == self.last_index
-        if self._pending is not None or is_handing:
+        is_resting = not self.settings.feeds_mirrors and len(self.ring) > 1 and self.is_serving
+        if self._pending is not None or is_handing or is_resting:
             due = min(due, self._propose_at_ms)
         if len(self.ring) > 1 and self._token < self.last_index:
             due = min(due, self._now_ms + self.settings.report_ms)

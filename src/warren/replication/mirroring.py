@@ -40,6 +40,10 @@ class Mirroring(Feeding):
         upstream, log = self._upstream, self.log
         if upstream is None:
             return
+        if self.role is Role.LEARNER and not self.settings.feeds_mirrors:
+            self._is_matched = False
+            self._hello_at_ms = NEVER_MS
+            return
         self._nonce += 1
         self._is_matched = False
         self._told_token = -1
@@ -67,7 +71,7 @@ class Mirroring(Feeding):
         self._say_persisted()
 
     def _truncate(self, at: int) -> bool:
-        """What upstream does not have was never confirmed, or was given up by an operator."""
+        """What upstream does not have was never confirmed, or may be cut off by what was agreed."""
         log = self.log
         if at > log.last_index:
             raise ProtocolError(f"a match at {at}, beyond {log.last_index}")
@@ -75,7 +79,7 @@ class Mirroring(Feeding):
             return True
         if at < self.commit_index and self.role is not Role.LEARNER:
             raise ProtocolError(f"a match at {at}, below the commit of {self.commit_index}")
-        self._salvage(at)
+        self._salvage(at, at)
         if at < self.commit_index:
             # What was applied cannot be taken back: the copy begins anew.
             self._begin_anew(0, Lineage(), b"")
@@ -90,19 +94,24 @@ class Mirroring(Feeding):
         self._generation = self.log.generation
         self._persisted = min(self._persisted, at)
 
-    def _salvage(self, at: int) -> None:
-        """Keep what an operator has given up by taking a replica that lacked it."""
+    def _salvage(self, at: int, promised_at: int) -> None:
+        """Keep what an operator has given up by taking a replica that lacked it.
+
+        And what a master has confirmed before others had it, which is not applied here.
+        """
         view, log = self.adopted, self.log
         if view is not None and 0 < log.lineage.last_epoch < view.unclean:
             log.salvage(at)
             self._effects.append(effects.Salvage(at))
+        else:
+            log.salvage_promised(promised_at)
 
     def _reset(self, match: Match) -> None:
         if self.role is not Role.LEARNER:
             raise ProtocolError("a mirror is told to begin anew")
         # All of it: who was promoted may have been without what stands before the point that both
         # logs share, and nobody can tell.
-        self._salvage(0)
+        self._salvage(0, self.log.applied_index)
         self._begin_anew(match.at, Lineage(match.lineage), match.head)
 
     def _begin_anew(self, at: int, lineage: Lineage, head: bytes) -> None:
@@ -111,6 +120,12 @@ class Mirroring(Feeding):
         self._persisted = 0
         self._is_full_on_disk = False
         self.commit_index = at
+
+    def _hours_changed(self) -> None:
+        """A learner asks for what it lacks, or for nothing more."""
+        if self.role is Role.LEARNER and self.settings.feeds_mirrors != self._is_matched:
+            self._hello_wait_ms = self.settings.hello_ms
+            self._hello()
 
     # -- operations
 

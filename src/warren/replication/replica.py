@@ -36,17 +36,19 @@ class Replica(Mastering):
         else:
             self._early.clear()
 
-    def appended(self, batch: Batch) -> None:
+    def appended(self, batch: Batch, now_ms: int = 0) -> None:
         """The master's queue has put these operations at the end of the log; once a turn."""
+        self._now_ms = max(self._now_ms, now_ms)
         if not self.is_master or batch.epoch != self.epoch or batch.last != self.last_index:
             raise ValueError("operations that have no place in this epoch")
         self._took(batch)
 
-    def persisted(self, generation: int, index: int, is_full: bool) -> None:
+    def persisted(self, generation: int, index: int, is_full: bool, now_ms: int = 0) -> None:
         """The disk has the log up to `index`, as it was when it had that generation.
 
         `is_full`: on the disk nothing is missing of the copy.
         """
+        self._now_ms = max(self._now_ms, now_ms)
         if not self._is_present(generation):
             return
         self._persisted = max(self._persisted, min(index, self.last_index))
@@ -108,14 +110,6 @@ class Replica(Mastering):
         """The link is gone."""
         self._down.add(node)
 
-    def positions(self) -> dict[str, int]:
-        """How far each replica is, as far as the master knows."""
-        if not self.is_master:
-            return {self.node: self.persisted_index}
-        known = {node: max(self._reports.get(node, 0), self._token) for node in self.ring[1:]}
-        learners = {feed.node: feed.persisted for feed in self._feeds.values() if feed.is_learner}
-        return {self.node: self.persisted_index, **known, **learners}
-
     def start_sync(self) -> None:
         """Copy what learners lack, now (`ha-sync-mode` manual)."""
         self._is_sync_wanted, self._is_sync_cancelled = True, False
@@ -132,6 +126,8 @@ class Replica(Mastering):
         """
         if syncs_again:
             self._is_sync_cancelled = False
+        self._hours_changed()
+        self._policy_on_promises_changed()
         if self.is_master:
             self._advance()
 

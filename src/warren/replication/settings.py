@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ReplicaSettings:
-    """Policies may change the first four of a running replica, and the strategy."""
+    """Policies may change those that are named after a key of theirs, of a running replica too."""
 
     #: With fewer replicas in sync nothing is confirmed (`ha-min-in-sync`).
     min_in_sync: int = 1
@@ -38,3 +38,12 @@ class ReplicaSettings:
     #: What learners are given (`ha-sync-strategy`): `incremental`, what they miss; `full`, all,
     #: even if they have most of it; `event`, what the log still has, and never a copy.
     sync_strategy: str = "incremental"
+    #: Publishers are told when the master has it on its own disk (`ha-replication` async), as long
+    #: as no more operations than this, and none older than this, are not on all the others'
+    #: (`ha-max-lag-messages`, `ha-max-lag-ms`): what a failover may take back.
+    confirms_early: bool = False
+    lag_operations_max: int = 10_000
+    lag_ms_max: int = 1_000
+    #: False outside of the hours of `ha-replication-window`: the master keeps nobody in sync and
+    #: feeds no learner, and learners ask for nothing.
+    feeds_mirrors: bool = True

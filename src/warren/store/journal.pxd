@@ -25,6 +25,7 @@ cdef enum:
     TARGET_OPENED = 1     # ... and all before it may be delivered
     TARGET_COPIED = 2     # it came with a copy of the queue: it is no operation
     TARGET_TRANSIENT = 4  # it is not to outlive a stop of all replicas
+    TARGET_PROMISED = 16  # its publisher may be told before the other replicas have it
     TARGET_GONE = 8       # the queue does not keep it: what stands in the slot leaves, dead
 
 # What a record of kind RING says; its flags octet. See docs/internals/wal-format.md.

@@ -216,6 +216,7 @@ cdef class Journal(JournalPort):
         target.wall_ms = self.to_wall(expires_ms)
         target.gateway = target.sequence = 0
         if queue.mirror is not None:
+            target.flags |= TARGET_PROMISED if queue.mirror.promises else 0
             target.gateway = queue.mirror.gateway
             target.sequence = queue.mirror.sequence
             self.mirrored.append((self.target_count, queue))
