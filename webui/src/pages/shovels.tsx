@@ -119,14 +119,14 @@ export function ShovelsPage(): JSX.Element {
             { title: "Destination", wide: true, show: (row) => <End row={row} side="dest" /> },
             { title: "Moved", sort: "forwarded", numeric: true, show: (row) => count(row.forwarded) },
             { title: "Rate", sort: "rate", numeric: true, wide: true, show: (row) => rate(row.rate) },
-            { title: "Pending", sort: "pending", numeric: true, wide: true, show: (row) => count(row.pending) },
+            { title: "Pending", sort: "pending", numeric: true, wide: true, hidden: true, show: (row) => count(row.pending) },
             { title: "Left", sort: "remaining", numeric: true, wide: true, hidden: true, show: (row) => count(row.remaining) },
-            { title: "Node", sort: "node", wide: true, show: (row) => shortNode(row.node ?? "") },
+            { title: "Node", sort: "node", wide: true, hidden: true, show: (row) => shortNode(row.node ?? "") },
             {
               title: "Last error",
               wide: true,
               show: (row) =>
-                row.last_error && (
+                row.last_error && row.last_error !== row.reason && (
                   <>
                     {row.last_error}
                     {row.last_error_at && (
