@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,6 +209,45 @@ def test_policies(ctl: Ctl, ok: Ok) -> None:
     ok("clear_operator_policy", "cap")
 
 
+def test_pausing_queues(ctl: Ctl, ok: Ok) -> None:
+    ok("pub", "rest.q", "x")
+    status, out, err = ctl("pause_queue", "rest.q")
+    assert (status, out) == (0, "")
+    assert err == "Pausing the consumers of queue 'rest.q' in vhost '/' ...\n"
+    columns = ("name", "state", "paused", "paused_by")
+    assert "rest.q\tpaused\ttrue\tguest\n" in ok("-s", "list_queues", *columns)
+    # It answers, so it is not among those that do not.
+    assert ok("-s", "list_unresponsive_queues") == ""
+    ok("resume_queue", "rest.q")
+    assert "rest.q\trunning\tfalse\t\n" in ok("-s", "list_queues", *columns)
+    assert ctl("pause_queue", "none")[0] == 65
+    ok("delete_queue", "rest.q")
+
+
+def test_pausing_shovels(ctl: Ctl, ok: Ok) -> None:
+    ends = '{"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://", "dest-queue": "b"}'
+    ok("set_parameter", "shovel", "mover", ends)
+    ok("pause_shovel", "mover")
+
+    def state() -> str:
+        return ok("-s", "shovel_status", "state").strip()
+
+    until_s = time.monotonic() + 30
+    while state() != "paused":
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
+    assert "guest" in ok("-s", "shovel_status", "name", "paused_by")
+    ok("resume_shovel", "mover")
+    while state() != "running":
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
+    assert ctl("pause_shovel", "none")[0] == 65
+    ok("delete_shovel", "mover")
+    while ok("-s", "list_connections"):
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
+
+
 def test_parameters(ok: Ok) -> None:
     ok("set_parameter", "federation-upstream", "s", '{"uri": "amqp://"}')
     assert ok("-s", "list_parameters") == 'federation-upstream\ts\t{"uri":"amqp://"}\n'
@@ -378,5 +418,9 @@ def test_doctor(broker: Broker, ctl: Ctl, ok: Ok, monkeypatch: pytest.MonkeyPatc
     assert "raise the limit: ulimit -n" in ctl("doctor")[1]
     monkeypatch.setattr("warren.ctl.doctor.CLOCK_OFF_S", -1000.0)
     assert "s apart" in ctl("doctor")[1]
+    ok("pause_queue", "forgotten")
+    out = ctl("doctor")[1]
+    assert "queue 'forgotten' in vhost '/' holds 3 messages and was paused by 'guest'" in out
+    assert "  fix: warrenctl -p / resume_queue forgotten" in out
     ok("delete_user", "lazy")
     ok("delete_queue", "forgotten")

@@ -93,8 +93,12 @@ class Double(Described, OpenQueue):
     )
 
     single_active = False
+    paused = False
     unacked = published = 0
     delivered = delivered_no_ack = got = got_no_ack = redelivered = acked = 0
+
+    def set_paused(self, paused: bool) -> None:
+        assert not paused, "nobody pauses queues here"
 
     def __init__(self, engine: Engine, ring: Ring) -> None:
         super().__init__()

@@ -460,3 +460,45 @@ def test_a_queue_that_goes_away_takes_its_consumers_off() -> None:
     fill(home, 1)
     settle(node)
     assert deliveries(client) == []
+
+
+def test_a_pause_gives_back_what_no_client_has_seen() -> None:
+    home, node = pair()
+    client = node.client()
+    # A limit that all consumers of the channel share is known here only: the home sends ahead.
+    limit(client, 2, shared=True)
+    consume(node, client)
+    fill(home, 10)
+    settle(node)
+    assert bodies(client) == [b"0", b"1"]
+    queue = node.queues[0]
+    assert queue.parked > 0
+    home.queues[1].set_paused(True)
+    queue.set_paused(True)
+    settle(node)
+    assert (queue.parked, home.queues[1].ready, home.queues[1].unacked) == (0, 8, 2)
+    ack(client, 2, multiple=True)
+    settle(node)
+    assert (bodies(client), home.queues[1].ready, home.queues[1].unacked) == ([], 8, 0)
+    for paused in (queue, home.queues[1]):
+        paused.set_paused(False)
+        paused.run(home.turn.now_ms)
+    settle(node)
+    assert deliveries(client) == [(3, b"2", False), (4, b"3", False)]
+
+
+def test_what_is_on_its_way_when_the_home_does_not_know_of_the_pause() -> None:
+    home, node = pair()
+    client = node.client()
+    consume(node, client)
+    settle(node)
+    node.queues[0].set_paused(True)
+    fill(home, 3000)
+    settle(node)
+    # It is parked within the credit, and comes in order when consumers go on.
+    assert bodies(client) == []
+    assert 0 < node.queues[0].parked < 3000
+    node.queues[0].set_paused(False)
+    node.queues[0].run(0)
+    settle(node)
+    assert bodies(client) == [b"%d" % n for n in range(3000)]

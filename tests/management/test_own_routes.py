@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 import urllib.request
 from typing import Any
 
@@ -194,7 +195,19 @@ def test_redrive(api: Api, vhost: str) -> None:
     assert (picked["moved"], picked["kept"], picked["unmatched"]) == (1, 0, 4)
     done = api.post(place)
     assert (done["moved"], done["kept"]) == (2, 2)
+    (first,) = peek(api, vhost, "work", count=1)
+    headers = first["properties"]["headers"]
+    assert (headers["x-redriven"]["count"], headers["x-redriven"]["from"]) == (1, "dead")
+    assert abs(headers["x-redriven"]["time"] - time.time()) < 60
+    assert headers["x-death"][0]["queue"] == "work"
     assert contents(api, vhost, "work") == [("w1", False), ("w0", False), ("w2", False)]
+    # What dies again and is sent back again is counted.
+    name = "work"
+    body = {"count": 9, "ackmode": "reject_requeue_false", "encoding": "auto"}
+    api.post(f"/queues/{vhost}/{name}/get", body)
+    assert api.post(place)["moved"] == 3
+    rows = peek(api, vhost, "work")
+    assert [row["properties"]["headers"]["x-redriven"]["count"] for row in rows] == [2, 2, 2]
     assert contents(api, vhost, "dead") == [("never died", False), ("g", False)]
 
 

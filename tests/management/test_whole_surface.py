@@ -113,6 +113,11 @@ POST /queues/{}/{}/tail
 POST /queues/{}/{}/peek
 POST /queues/{}/{}/move
 POST /queues/{}/{}/redrive
+PUT /queues/{}/{}/pause
+PUT /queues/{}/{}/resume
+POST /warren/queues/actions
+PUT /shovels/vhost/{}/{}/pause
+PUT /shovels/vhost/{}/{}/resume
 GET /cluster/events
 GET /cluster/events/stream
 GET /openapi.json
@@ -138,6 +143,7 @@ check_running check_port_connectivity check_port_listener check_protocol_listene
 check_virtual_hosts check_certificate_expiration is_booting is_running listeners log_tail
 log_tail_stream memory_breakdown server_version list_policies_that_match consume_event_stream
 pub get peek tail top events move redrive unacked doctor bench mirrors explain transfer_master
+pause_queue resume_queue pause_shovel resume_shovel
 """
 
 

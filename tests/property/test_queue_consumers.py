@@ -43,6 +43,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         fresh = []
         for consumer in self.consumers:
             data = consumer.channel.outlet.output.take()
+            assert not (data and self.queue.paused), "a paused queue has delivered"
             at = 0
             frames = []
             while at < len(data):
@@ -124,6 +125,13 @@ class ConsumerMachine(RuleBasedStateMachine):
         channel.settle_tag(tag, multiple, how)
         self.read()
 
+    @rule(paused=st.booleans())
+    def pause(self, paused: bool) -> None:
+        """An operator pauses the consumers, or lets them go on."""
+        self.queue.set_paused(paused)
+        self.queue.run(1000)
+        self.read()
+
     # -- what must hold ----------------------------------------------------------------------------
 
     @invariant()
@@ -141,7 +149,7 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_in_vain(self) -> None:
-        if not self.queue.ready:
+        if not self.queue.ready or self.queue.paused:
             return
         turn = [self.queue.active] if self.queue.single_active else self.consumers
         for consumer in turn:

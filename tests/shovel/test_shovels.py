@@ -241,3 +241,84 @@ def test_once_from_the_command_line(source: Broker, target: Broker, tmp_path: Pa
     done = CliRunner().invoke(main, wrong)
     assert done.exit_code == 1
     assert "cannot be reached" in done.output
+
+
+def test_pausing(source: Broker, target: Broker, api: Api) -> None:
+    """What is on its way arrives, nothing else moves, and nothing comes twice."""
+    fill(source, "p1", 200)
+    uris = {"src_uri": source.url, "dest_uri": target.url}
+    put(api, "rest", **uris, src_queue="p1", dest_queue="pd1", src_prefetch_count=10)
+    eventually(lambda: count(target, "pd1") == 200)
+    assert api.put("/shovels/vhost/%2F/rest/pause") == 204
+    eventually(lambda: status(api, "rest").get("state") == "paused")
+    shown = status(api, "rest")
+    assert (shown["forwarded"], shown["paused_by"]) == (200, "guest")
+    fill(source, "p1", 50)
+    time.sleep(1)
+    assert (count(source, "p1"), count(target, "pd1")) == (50, 200)
+    # It is so in its definition, which any node obeys, and nobody consumes meanwhile.
+    assert api.get("/parameters/shovel/%2F/rest")["value"]["paused"]["by"] == "guest"
+    assert api.get("/queues/%2F/p1")["consumers"] == 0
+    assert api.put("/shovels/vhost/%2F/rest/pause") == 204
+    assert api.delete("/shovels/vhost/%2F/rest/restart") == 204
+    time.sleep(0.6)
+    assert status(api, "rest")["state"] == "paused"
+    assert api.put("/shovels/vhost/%2F/rest/resume") == 204
+    eventually(lambda: count(target, "pd1") == 250)
+    assert sorted(bodies(target, "pd1")) == sorted([*range(200), *range(50)])
+    assert "paused" not in api.get("/parameters/shovel/%2F/rest")["value"]
+    assert api.refusal("PUT", "/shovels/vhost/%2F/none/pause", {})[0] == 404
+    api.delete("/shovels/vhost/%2F/rest")
+
+
+def test_pausing_in_the_middle(source: Broker, target: Broker, api: Api) -> None:
+    """A shovel that ends after so many messages goes on counting, and loses and doubles none."""
+    fill(source, "p2", 2000)
+    uris = {"src_uri": source.url, "dest_uri": target.url}
+    put(api, "half", **uris, src_queue="p2", dest_queue="pd2", src_delete_after=1500)
+    for _ in range(3):
+        eventually(lambda: api("PUT", "/api/shovels/vhost/%2F/half/pause", {}).status in {204, 404})
+        time.sleep(0.7)
+        api("PUT", "/api/shovels/vhost/%2F/half/resume", {})
+        time.sleep(0.2)
+    eventually(lambda: api("GET", "/api/parameters/shovel/%2F/half").status == 404)
+    eventually(lambda: count(source, "p2") == 500)
+    assert sorted(bodies(target, "pd2")) == list(range(1500))
+
+
+def test_the_last_error_is_told_after_it_is_over(source: Broker, api: Api) -> None:
+    fill(source, "p3", 10)
+    away = Broker(http=True)
+    away.start()
+    try:
+        uris = {"src_uri": source.url, "dest_uri": away.url}
+        away.stop()
+        put(api, "sick", **uris, src_queue="p3", dest_queue="pd3", reconnect_delay=1)
+        eventually(lambda: "cannot be reached" in status(api, "sick").get("reason", ""))
+        # One that does not get through is paused at once.
+        api.put("/shovels/vhost/%2F/sick/pause")
+        eventually(lambda: status(api, "sick").get("state") == "paused")
+        away.start()
+        api.put("/shovels/vhost/%2F/sick/resume")
+        eventually(lambda: count(away, "pd3") == 10)
+        eventually(lambda: status(api, "sick").get("state") == "running")
+        shown = status(api, "sick")
+        assert "cannot be reached" in shown["last_error"]
+        assert shown["last_error_at"] < time.time() * 1000
+        assert "reason" not in shown
+    finally:
+        api.delete("/parameters/shovel/%2F/sick")
+        away.stop()
+
+
+def test_what_is_given_without_acknowledgements_is_not_lost_by_a_pause(
+    source: Broker, target: Broker, api: Api
+) -> None:
+    fill(source, "p4", 3000)
+    uris = {"src_uri": source.url, "dest_uri": target.url}
+    put(api, "quick", **uris, src_queue="p4", dest_queue="pd4", ack_mode="no-ack")
+    eventually(lambda: count(target, "pd4") > 0)
+    api.put("/shovels/vhost/%2F/quick/pause")
+    eventually(lambda: status(api, "quick").get("state") == "paused")
+    eventually(lambda: count(source, "p4") + count(target, "pd4") == 3000)
+    api.delete("/shovels/vhost/%2F/quick")

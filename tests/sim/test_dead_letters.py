@@ -18,7 +18,7 @@ CHUNK = 5
 
 #: Seeds that found a fault of the product once, and which.
 FOUND = {
-    18: "a copy was dropped, and its queue served as one without mirrors from an old view at the start",
+    18: "a queue whose copy was dropped was served from an old view, as one without mirrors",
     12: "a node that had just started knew no way for letters yet, and dropped them",
     506: "a log that came back had forgotten epochs of what it had not applied, and matched none",
     176: "none of the product's: one that stopped when all was peaceful was not started again",

@@ -23,6 +23,8 @@ PAGES = {
     "queue-consumers": "queues/%2F/mail.outgoing/consumers",
     "queue-unacked": "queues/%2F/orders.new/unacked",
     "queue-bindings": "queues/%2F/orders.new/bindings",
+    "queue-paused": "queues/%2F/invoices.hold?span=1m",
+    "shovels": "shovels",
     "mirrors": "queues/%2F/audit.all/mirrors",
     "mirrors-copy": "queues/%2F/reports.yearly/mirrors",
     "exchanges": "exchanges",

@@ -76,6 +76,7 @@ class Scene:
         self._publish()
         self._consume()
         self._administrate()
+        self._pause()
         self._salvage()
 
     def close(self) -> None:
@@ -159,6 +160,28 @@ class Scene:
         api.call("PUT", "policies/%2F/mirrored", everywhere)
         limit = {"pattern": ".*", "definition": {"max-length": 1000000}, "apply-to": "queues"}
         api.call("PUT", "operator-policies/%2F/nobody-beyond", limit)
+
+    def _pause(self) -> None:
+        """A queue whose consumers rest; shovels that work, rest and cannot."""
+        api = Api(self.cluster.management_url(1))
+        for name in ("invoices.hold", "reports.in"):
+            api.call("PUT", f"queues/%2F/{name}", {"durable": True})
+            message = {"routing_key": name, "payload": "x", "payload_encoding": "string"}
+            for _ in range(25):
+                api.call("POST", "exchanges/%2F/amq.default/publish", {**message, "properties": {}})
+        worker = self._client(3, "invoice printer")
+        api.call("PUT", "queues/%2F/invoices.hold/pause", {})
+        worker.basic_consume("invoices.hold", lambda *_: None, consumer_tag="printer-1")
+        here = {"src-uri": "amqp://", "dest-uri": "amqp://"}
+        away = {"src-uri": "amqp://", "dest-uri": "amqp://127.0.0.1:1", "reconnect-delay": 60}
+        shovels = {
+            "reports-mover": {**here, "src-queue": "reports.in", "dest-queue": "reports.out"},
+            "audit-copy": {**here, "src-exchange": "shop.events", "dest-queue": "audit.copy"},
+            "old-site": {**away, "src-queue": "old.orders", "dest-queue": "orders"},
+        }
+        for name, value in shovels.items():
+            api.call("PUT", f"parameters/shovel/%2F/{name}", {"value": value})
+        api.call("PUT", "shovels/vhost/%2F/audit-copy/pause", {})
 
     def _salvage(self) -> None:
         """As a node writes it that was master, was away, and is not any more."""

@@ -20,6 +20,8 @@ PAGES = {
     "queues/%2F/orders.new/unacked": "basic.get",
     "queues/%2F/orders.new/bindings": "shop.orders",
     "queues/%2F/orders.new/mirrors": "The ring",
+    "queues/%2F/invoices.hold": "Its consumers are paused.",
+    "shovels": "reports-mover",
     "exchanges": "shop.orders",
     "exchanges/%2F/shop.orders": "order.shipped.#",
     "topology": "shop.events",

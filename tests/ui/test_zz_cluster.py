@@ -77,6 +77,10 @@ def test_a_killed_node_is_in_the_timeline_and_the_ring_is_drawn_anew(
     definition = {"ha-mode": "all", "ha-sync-mode": "automatic"}
     policy = {"pattern": "^ha\\.", "definition": definition, "apply-to": "queues"}
     api.call("PUT", "policies/%2F/ha-all", policy)
+    # One of its own: its master goes with it.
+    Api(cluster.management_url(3)).call("PUT", "queues/%2F/ha.led", {"durable": True})
+    browser.go("queues/%2F/ha.led/mirrors")
+    browser.until(lambda: browser.amount(".ring .spot.in-sync") == 3, "three copies in sync")
     browser.go("queues/%2F/ha.watched/mirrors")
     browser.until(lambda: browser.amount(".ring .spot.in-sync") == 3, "three copies in sync")
     browser.go("cluster")
@@ -85,6 +89,15 @@ def test_a_killed_node_is_in_the_timeline_and_the_ring_is_drawn_anew(
     try:
         browser.wait(".events >> text=node3@localhost is down")
         browser.wait(".tile.down >> text=node3")
+        browser.wait(".events >> text=/queue ha.led in .: node3 → node[12], failover, took [0-9]+/")
+        browser.wait(".events >> text=/0 messages dropped, 0 redelivered/")
+        # A click on a point of a lane opens its event.
+        assert browser.amount(".events details[open]") == 0
+        click = "new MouseEvent('click', { bubbles: true })"
+        mark = "document.querySelector('.lane-mark.warn')"
+        browser.do("evaluate", script=f"{mark}.dispatchEvent({click})")
+        browser.wait(".events details[open] .event-json")
+        browser.wait(".events details[open] >> text=/The log of node[123] about it/")
         browser.go("queues/%2F/ha.watched/mirrors")
         browser.until(lambda: browser.amount(".ring .spot.in-sync") == 2, "two copies in sync")
         browser.go("")

@@ -3,6 +3,8 @@
 
 import { signal } from "@preact/signals";
 
+import { curl } from "./format";
+
 export interface User {
   name: string;
   tags: string[];
@@ -59,6 +61,11 @@ function base64(text: string): string {
 
 export function apiUrl(path: string): string {
   return `api/${path}`;
+}
+
+/** The same request from a terminal; curl asks for the password. */
+export function curlOf(method: "PUT" | "POST" | "DELETE", path: string, body?: unknown): string {
+  return curl(session.value?.name ?? "guest", location.href.replace(/[#?].*$/, ""), method, path, body);
 }
 
 export function authorization(): Record<string, string> {

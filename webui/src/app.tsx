@@ -25,6 +25,7 @@ import { PoliciesPage } from "./pages/policies";
 import { QueuePage } from "./pages/queue";
 import { QueuesPage } from "./pages/queues";
 import { SalvagePage, SalvagePiecePage } from "./pages/salvage";
+import { ShovelsPage } from "./pages/shovels";
 import { TopologyPage } from "./pages/topology";
 import { UserPage, UsersPage } from "./pages/users";
 import { VhostPage, VhostsPage } from "./pages/vhosts";
@@ -47,6 +48,7 @@ const NAVIGATION: [string, Entry[]][] = [
       { title: "Exchanges", step: "exchanges", allowed: anyone },
       { title: "Topology", step: "topology", allowed: anyone },
       { title: "Dead letters", step: "dead-letters", allowed: anyone },
+      { title: "Shovels", step: "shovels", allowed: may.monitor },
     ],
   ],
   [
@@ -87,6 +89,7 @@ function page(): JSX.Element {
   if (first === "exchanges") return <ExchangesPage />;
   if (first === "topology") return <TopologyPage />;
   if (first === "dead-letters") return <DeadLettersPage />;
+  if (first === "shovels") return <ShovelsPage />;
   if (first === "connections") return second ? <ConnectionPage key={second} name={second} /> : <ConnectionsPage />;
   if (first === "channels") return second ? <ChannelPage key={second} name={second} /> : <ChannelsPage />;
   if (first === "cluster") return <ClusterPage tab={second ?? "timeline"} />;

@@ -102,6 +102,12 @@ export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
+/** A request to the API as curl makes it, where there is no command of warrenctl's. */
+export function curl(user: string, base: string, method: string, path: string, body?: unknown): string {
+  const data = body === undefined ? "" : ` -d ${shellWord(JSON.stringify(body))}`;
+  return `curl -u ${shellWord(user)} -X ${method} ${shellWord(`${base}api/${path}`)}${data}`;
+}
+
 const COMMANDS_MAX = 5;
 
 /** Several commands as one paste; of very many, the first ones and a note. */

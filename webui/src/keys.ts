@@ -11,6 +11,7 @@ export const PAGES: Record<string, [string, string]> = {
   k: ["cluster", "Cluster"],
   n: ["nodes", "Nodes"],
   d: ["dead-letters", "Dead letters"],
+  s: ["shovels", "Shovels"],
   t: ["topology", "Topology"],
   p: ["policies", "Policies"],
   l: ["log", "Log"],

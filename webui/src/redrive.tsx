@@ -63,7 +63,7 @@ function WouldDo({ queue, match }: { queue: Queue; match: Record<string, string>
         </p>
       )}
       {found.unmatched > 0 && <p class="dim">{plural(found.unmatched, "message")} of other causes will not be touched.</p>}
-      <p class="dim">What made them die may do so again. They keep their x-death headers, so consumers can tell.</p>
+      <p class="dim">What made them die may do so again. They keep their x-death headers and get one more, x-redriven, so consumers can tell.</p>
     </div>
   );
 }

@@ -1,6 +1,6 @@
 // What happened to the nodes, as lanes over time.
 
-import { bytes, duration, plural } from "./format";
+import { bytes, count, duration, plural, shortNode } from "./format";
 import type { ClusterEvent } from "./types";
 
 export interface Span {
@@ -30,10 +30,10 @@ export interface Lane {
 }
 
 /** How the names of the events begin that the timeline shows. */
-export const NAMES = ["node.", "cluster.", "link.", "mirror.", "queue.master", "queue.promoted", "queue.mirror", "queue.sync", "queue.damaged", "queue.salvaged", "queue.republished", "rebalance.", "policy.", "alarm.", "vhost.", "shovel."];
+export const NAMES = ["node.", "cluster.", "link.", "mirror.", "queue.master", "queue.promoted", "queue.mirror", "queue.sync", "queue.damaged", "queue.salvaged", "queue.republished", "queue.paused", "queue.resumed", "rebalance.", "policy.", "alarm.", "vhost.", "shovel."];
 
 /** What only the node says that it happened to; it is asked for at all nodes. */
-export const OWN_NAMES = ["queue.promoted", "queue.sync", "queue.salvaged", "queue.republished", "queue.damaged", "alarm."];
+export const OWN_NAMES = ["queue.promoted", "queue.sync", "queue.salvaged", "queue.republished", "queue.damaged", "alarm.", "shovel."];
 
 /** The node an event is about; the one that was asked, when it names none. */
 export function nodeOf(event: ClusterEvent, asked: string): string {
@@ -102,7 +102,11 @@ const WORDS: Record<string, (d: Record<string, unknown>) => string> = {
   "cluster.no_majority": () => "no majority can be reached",
   "link.up": (d) => `link to ${d.node} is up`,
   "link.down": (d) => `link to ${d.node} is lost`,
-  "queue.promoted": (d) => `queue ${d.name} in ${d.vhost} got a new master (epoch ${d.epoch})`,
+  "queue.promoted": promoted,
+  "queue.paused": (d) => `the consumers of queue ${d.name} in ${d.vhost} were paused by ${d.by}`,
+  "queue.resumed": (d) => `the consumers of queue ${d.name} in ${d.vhost} go on`,
+  "shovel.paused": (d) => `shovel ${d.name} in ${d.vhost} was paused by ${d.by}`,
+  "shovel.resumed": (d) => `shovel ${d.name} in ${d.vhost} was resumed by ${d.by}`,
   "queue.promoted_unclean": (d) => `queue ${d.name} in ${d.vhost}: a mirror that was not in sync became master`,
   "queue.salvaged": (d) => `queue ${d.name} in ${d.vhost}: ${d.messages ?? "some"} messages that others do not have were put aside`,
   "queue.republished": (d) => `queue ${d.name} in ${d.vhost}: ${d.messages} messages that had been put aside are back`,
@@ -125,7 +129,49 @@ const WORDS: Record<string, (d: Record<string, unknown>) => string> = {
 
 const COPY_ENDS: Record<string, string> = { done: "is complete", cancelled: "was cancelled", interrupted: "was interrupted" };
 
+interface Promotion {
+  name?: string;
+  vhost?: string;
+  epoch?: number;
+  node?: string;
+  from?: string | null;
+  cause?: string;
+  took_ms?: number;
+  dropped?: number | null;
+  redelivered?: number | null;
+}
+
+const CAUSES: Record<string, string> = { handover: "handed over", failure: "failover", unclean: "failover to a mirror that was not in sync", return: "back after it was down" };
+
+/** Who followed whom, why, how long nobody served, and what it cost. */
+function promoted(details: Record<string, unknown>): string {
+  const d = details as Promotion;
+  const queue = `queue ${d.name} in ${d.vhost}`;
+  // An event of an earlier version says no more.
+  if (d.cause === undefined) return `${queue} got a new master (epoch ${d.epoch})`;
+  const who = d.from && d.from !== d.node ? `${shortNode(d.from)} → ${shortNode(d.node ?? "")}` : `${shortNode(d.node ?? "")} is master`;
+  return `${queue}: ${who}, ${CAUSES[d.cause] ?? d.cause}, took ${duration(d.took_ms)}${cost(d)}`;
+}
+
+function cost(d: Promotion): string {
+  const dropped = d.dropped === null ? "how much it lacks is told when the others are back" : `${plural(d.dropped ?? 0, "message")} dropped`;
+  return d.cause === "handover" ? "" : `, ${dropped}, ${count(d.redelivered ?? 0)} redelivered`;
+}
+
+/** Of many queues at once: the longest, and all that goes out again. */
+function promotedTogether(events: ClusterEvent[]): string {
+  const all = events.map((event) => event.details as Promotion).filter((d) => d.cause !== undefined);
+  if (all.length < 2) return "";
+  const again = all.reduce((sum, d) => sum + (d.redelivered ?? 0), 0);
+  return `: at most ${duration(Math.max(...all.map((d) => d.took_ms ?? 0)))}, ${count(again)} redelivered in all`;
+}
+
 export function groupWording({ first, events }: Group): string {
+  const all = wordingOfMany(first, events);
+  return first.event === "queue.promoted" ? all + promotedTogether(events) : all;
+}
+
+function wordingOfMany(first: ClusterEvent, events: ClusterEvent[]): string {
   return events.length === 1 ? wording(first) : `${wording(first)}; and so for ${plural(events.length - 1, first.event.startsWith("queue.sync") ? "other copy" : "other queue", first.event.startsWith("queue.sync") ? "other copies" : "other queues")}`;
 }
 
@@ -143,15 +189,16 @@ export function toneOf(event: ClusterEvent): "good" | "bad" | "warn" | "plain" {
   if (/down$|no_majority|alarm\.set|damaged|salvaged|unclean/.test(name)) return "bad";
   if (/up$|ready|registered|alarm\.cleared|republished|rebalance\.ended/.test(name)) return "good";
   if (name === "queue.sync_ended") return event.details.how === "done" ? "good" : "warn";
-  if (/leader|master|promoted|forgotten|sync/.test(name)) return "warn";
+  if (/leader|master|promoted|forgotten|sync|paused/.test(name)) return "warn";
   return "plain";
 }
 
-const key = (event: ClusterEvent) => `${event.seen_by ?? ""} ${event.id}`;
+/** Tells an event from all others, whichever node counts it. */
+export const keyOf = (event: ClusterEvent): string => `${event.seen_by ?? ""} ${event.id}`;
 
 /** Events without twins, the newest last and no more than so many. */
 export function joined(before: ClusterEvent[], news: ClusterEvent[], most: number): ClusterEvent[] {
-  const byKey = new Map(before.map((event) => [key(event), event]));
-  for (const event of news) byKey.set(key(event), event);
+  const byKey = new Map(before.map((event) => [keyOf(event), event]));
+  for (const event of news) byKey.set(keyOf(event), event);
   return [...byKey.values()].sort((a, b) => a.timestamp - b.timestamp || a.id - b.id).slice(-most);
 }

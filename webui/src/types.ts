@@ -34,6 +34,9 @@ export interface Queue {
   head_message_timestamp?: number | null;
   oldest_message_arrived_at?: number | null;
   oldest_message_age_seconds?: number | null;
+  paused?: boolean;
+  paused_by?: string;
+  paused_at?: number;
 }
 
 export interface ChannelDetails {

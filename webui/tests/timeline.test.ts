@@ -83,6 +83,24 @@ test("a failover of many queues is one line, newest first", () => {
   expect(groupWording(groups[3]!)).toBe("n1 is down");
 });
 
+test("a promotion tells who followed whom, how long it took and what it cost", () => {
+  const details = { name: "q", vhost: "/", epoch: 3, node: "n2@h", from: "n1@h", cause: "failure", took_ms: 412, dropped: 0, redelivered: 37 };
+  const told = (more: Record<string, unknown>) => wording(event(1, "queue.promoted", { ...details, ...more }));
+  expect(told({})).toBe("queue q in /: n1 → n2, failover, took 412 ms, 0 messages dropped, 37 redelivered");
+  expect(told({ cause: "handover", redelivered: null })).toBe("queue q in /: n1 → n2, handed over, took 412 ms");
+  expect(told({ cause: "unclean", dropped: null })).toContain("how much it lacks is told when the others are back, 37 redelivered");
+  expect(told({ cause: "return", from: null })).toContain("n2 is master, back after it was down");
+  // Kept by an earlier version.
+  expect(wording(event(1, "queue.promoted", { name: "q", vhost: "/", epoch: 3 }))).toBe("queue q in / got a new master (epoch 3)");
+  const many = grouped([event(1, "queue.promoted", details), event(2, "queue.promoted", { ...details, name: "r", took_ms: 900 })]);
+  expect(groupWording(many[0]!)).toContain("and so for 1 other queue: at most 900 ms, 74 redelivered in all");
+});
+
+test("pauses are told", () => {
+  expect(wording(event(1, "queue.paused", { name: "q", vhost: "/", by: "anna" }))).toBe("the consumers of queue q in / were paused by anna");
+  expect(toneOf(event(1, "queue.paused"))).toBe("warn");
+});
+
 test("how a copy ended is told", () => {
   const ended = (how: string) => copy(1, "ended", "a", { how, bytes: 2048, took_ms: 1500 });
   expect(wording(ended("done"))).toBe("queue a in /: the copy to n2 is complete, 2 KiB in 2 s");

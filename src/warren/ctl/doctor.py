@@ -173,13 +173,21 @@ def _users(run: Run, overview: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _queues(run: Run) -> Iterator[Finding]:
-    wanted = "name,vhost,messages_ready,consumers"
+    wanted = "name,vhost,messages_ready,consumers,paused,paused_by"
     path = f"/queues?sort=messages_ready&sort_reverse=true&page=1&page_size=20&columns={wanted}"
     for row in run.client.get(path)["items"]:
-        if row["messages_ready"] >= FORGOTTEN_MESSAGES and not row["consumers"]:
+        if row["messages_ready"] < FORGOTTEN_MESSAGES:
+            continue
+        name = f"queue '{row['name']}' in vhost '{row['vhost']}'"
+        if row.get("paused"):
             yield (
-                f"queue '{row['name']}' in vhost '{row['vhost']}' holds {row['messages_ready']} "
-                "messages and has no consumer",
+                f"{name} holds {row['messages_ready']} messages and was paused by "
+                f"'{row['paused_by']}'",
+                f"warrenctl -p {row['vhost']} resume_queue {row['name']}",
+            )
+        elif not row["consumers"]:
+            yield (
+                f"{name} holds {row['messages_ready']} messages and has no consumer",
                 "start its consumer, limit it with a max-length policy, or purge it",
             )
 

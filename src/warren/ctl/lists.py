@@ -48,6 +48,8 @@ _QUEUE_COLUMNS = [
     "mirror_pids",
     "synchronised_mirror_pids",
     "state",
+    "paused",
+    "paused_by",
     "type",
     "leader",
     "members",

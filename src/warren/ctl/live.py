@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from warren.ctl.command import Command, Run, number
+from warren.ctl.errors import usage
 
 
 def events(run: Run) -> None:
@@ -15,6 +16,12 @@ def events(run: Run) -> None:
     until_s = None
     if "for" in run.options:
         until_s = time.monotonic() + number(run.options["for"], "for")
+    if "all" in run.options:
+        if "follow" in run.options:
+            raise usage("--all shows what was, --follow what comes to one node: not both")
+        for event in run.client.get("/warren/events"):
+            _show_event(run, event)
+        return
     for event in run.client.get("/cluster/events"):
         last = event["id"]
         _show_event(run, event)
@@ -38,7 +45,10 @@ def _show_event(run: Run, event: dict[str, Any]) -> None:
     from warren.ctl.terminal import painted, without_control
 
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["timestamp"] / 1000))
-    details = " ".join(f"{key}={value}" for key, value in event["details"].items())
+    told = event["details"]
+    if "seen_by" in event:
+        told = {**told, "seen_by": event["seen_by"]}
+    details = " ".join(f"{key}={value}" for key, value in told.items())
     run.say(f"{moment}  {painted(event['event'], 'bold')}  {without_control(details)}")
 
 
@@ -48,7 +58,7 @@ COMMANDS = (
         "",
         "Shows what happened lately; with -f, what happens",
         events,
-        {"follow": False, "for": True},
+        {"follow": False, "for": True, "all": False},
     ),
     Command(
         "consume_event_stream",

@@ -318,6 +318,16 @@ def purge_queue(run: Run) -> None:
     run.client.want("DELETE", f"{queue_place(run)}/contents")
 
 
+def pause_queue(run: Run) -> None:
+    run.banner(f"Pausing the consumers of queue '{run.word(0)}' in vhost '{run.vhost}' ...")
+    run.client.want("PUT", f"{queue_place(run)}/pause")
+
+
+def resume_queue(run: Run) -> None:
+    run.banner(f"Resuming the consumers of queue '{run.word(0)}' in vhost '{run.vhost}' ...")
+    run.client.want("PUT", f"{queue_place(run)}/resume")
+
+
 COMMANDS = (
     Command("status", "", "Displays the status of a node", status),
     Command("ping", "", "Checks that the node answers", ping),
@@ -375,4 +385,11 @@ COMMANDS = (
         {"if-empty": False, "if-unused": False},
     ),
     Command("purge_queue", "<queue>", "Removes all ready messages of a queue", purge_queue),
+    Command(
+        "pause_queue",
+        "<queue>",
+        "Delivers nothing to the consumers of a queue until it is resumed",
+        pause_queue,
+    ),
+    Command("resume_queue", "<queue>", "Lets the consumers of a paused queue go on", resume_queue),
 )

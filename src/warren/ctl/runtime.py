@@ -10,6 +10,8 @@ from warren.ctl.errors import BAD_DATA, UNAVAILABLE, CtlError, usage
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "none")
 LOOK_AGAIN_S = 0.5
+#: States of queues that answer.
+WELL = {"running", "paused", "flow", "syncing", "idle"}
 #: What `report` is made of: the title and the command.
 _REPORT = (
     ("status", ()),
@@ -200,8 +202,7 @@ def list_unresponsive_queues(run: Run) -> None:
     unwell = [
         {**row, "pid": f"<{row['node']}>", "recoverable_mirrors": row.get("recoverable_slaves")}
         for row in rows
-        if row.get("state") not in {"running", "flow", "syncing", "idle"}
-        and here in {None, row["node"]}
+        if row.get("state") not in WELL and here in {None, row["node"]}
     ]
     run.table(unwell, run.chosen_columns(("name",)))
 

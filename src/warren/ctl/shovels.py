@@ -12,6 +12,7 @@ _COLUMNS = (
     "node",
     "state",
     "forwarded",
+    "rate",
     "pending",
     "remaining",
     "src_uri",
@@ -19,6 +20,8 @@ _COLUMNS = (
     "dest_uri",
     "dest_queue",
     "reason",
+    "last_error",
+    "paused_by",
     "timestamp",
     "type",
 )
@@ -53,10 +56,24 @@ def restart_shovel(run: Run) -> None:
     run.client.want("DELETE", f"{_place(run)}/restart")
 
 
+def pause_shovel(run: Run) -> None:
+    run.banner(f"Pausing shovel {run.word(0)} in vhost {run.vhost} ...")
+    run.client.want("PUT", f"{_place(run)}/pause")
+
+
+def resume_shovel(run: Run) -> None:
+    run.banner(f"Resuming shovel {run.word(0)} in vhost {run.vhost} ...")
+    run.client.want("PUT", f"{_place(run)}/resume")
+
+
 COMMANDS = (
     Command(
         "shovel_status", "[column ...]", "Shows how shovels are doing", shovel_status, {}, _COLUMNS
     ),
     Command("delete_shovel", "<name>", "Ends a shovel and forgets it", delete_shovel),
     Command("restart_shovel", "<name>", "Begins a shovel anew", restart_shovel),
+    Command(
+        "pause_shovel", "<name>", "Has a shovel move nothing until it is resumed", pause_shovel
+    ),
+    Command("resume_shovel", "<name>", "Has a paused shovel go on", resume_shovel),
 )

@@ -120,6 +120,7 @@ def describe(
     queue.sources = set()
     queue.got_empty = queue.used_ms = queue.expire_at_ms = 0
     queue.lease_timer = queue.expiry_timer = None
+    queue.set_paused(queue.name in vhost.pauses)
 
 
 class AmqpQueue(Described, Queue):

@@ -84,6 +84,12 @@ class Changes:
     def mirror_link_removed(self, vhost: VHost, queue: str, node: str) -> None:
         """An operator does not want it any more."""
 
+    def queue_paused(self, queue: AmqpQueue, by: str, at_ms: int) -> None:
+        """The consumers of a queue are about to be paused."""
+
+    def queue_resumed(self, queue: AmqpQueue) -> None:
+        """They go on."""
+
     def binding_added(
         self, vhost: VHost, exchange: Exchange, binding: Binding, target: Any
     ) -> None:

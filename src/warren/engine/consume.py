@@ -213,7 +213,8 @@ def get(
     if queue.is_remote or remote_consume.is_fetched(errand):
         return remote_consume.get(engine, channel, queue, no_ack, errand)
     touch(engine, queue)
-    found = queue.get(no_ack, channel.outlet.now_ms)
+    # Who asks again and again is a consumer, too.
+    found = None if queue.paused else queue.get(no_ack, channel.outlet.now_ms)
     engine.totals.note_get(channel, no_ack, found is not None)
     if found is None:
         queue.got_empty += 1

@@ -22,6 +22,7 @@ from warren.engine import (
     exchanges,
     mirror_links,
     parameters,
+    pausing,
     placing,
     policies,
     queues,
@@ -213,6 +214,8 @@ class Engine:
     clear_policy = policies.clear_policy
     add_mirror_link = mirror_links.add_mirror_link
     remove_mirror_link = mirror_links.remove_mirror_link
+    pause_queue = pausing.pause_queue
+    resume_queue = pausing.resume_queue
     set_parameter = parameters.set_parameter
     clear_parameter = parameters.clear_parameter
     set_global_parameter = parameters.set_global_parameter

@@ -184,7 +184,7 @@ class HomeRequests:
         self._check_here(asker, name, link)
         queue = asker.vhost.queue(name)
         touch(self._engine, queue)
-        found = queue.get(no_ack, self._engine.clock.now_ms())
+        found = None if queue.paused else queue.get(no_ack, self._engine.clock.now_ms())
         if found is None:
             queue.got_empty += 1
             return False

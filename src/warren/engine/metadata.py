@@ -266,6 +266,7 @@ class MetadataKeeper(Changes):
             self._forget_bindings_to(vhost, "queue", name, queue.sources)
             for node in vhost.mirror_links.get(name, ()):
                 self._tables[Kind.MIRROR_LINK].pop((vhost.name, name, node), None)
+            self._tables[Kind.PAUSE].pop((vhost.name, name), None)
         elif kind is Kind.EXCHANGE:
             vhost, name = self._place(key)
             exchange = vhost.exchanges[name]
@@ -444,6 +445,16 @@ class MetadataKeeper(Changes):
     def mirror_link_removed(self, vhost: VHost, queue: str, node: str) -> None:
         key = (vhost.name, queue, node)
         self._delete(Kind.MIRROR_LINK, key, key)
+
+    def queue_paused(self, queue: AmqpQueue, by: str, at_ms: int) -> None:
+        key = (queue.vhost.name, queue.name)
+        # A queue that is not kept is not paused when it is there anew.
+        if key in self._tables[Kind.QUEUE]:
+            self._put(Kind.PAUSE, key, key, {"by": by, "at_ms": at_ms})
+
+    def queue_resumed(self, queue: AmqpQueue) -> None:
+        key = (queue.vhost.name, queue.name)
+        self._delete(Kind.PAUSE, key, key)
 
     def binding_added(
         self, vhost: VHost, exchange: Exchange, binding: Binding, target: Any

@@ -54,6 +54,7 @@ class Kind(StrEnum):
     EXCHANGE = "exchange"
     QUEUE = "queue"
     MIRROR_LINK = "mirror_link"
+    PAUSE = "pause"
     BINDING = "binding"
 
 
@@ -73,6 +74,8 @@ _KEY_PARTS = {
     Kind.QUEUE: 2,
     # virtual host, queue, node
     Kind.MIRROR_LINK: 3,
+    # virtual host, queue
+    Kind.PAUSE: 2,
     # virtual host, source, kind and name of the destination, routing key, arguments
     Kind.BINDING: 6,
 }

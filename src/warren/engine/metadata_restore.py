@@ -187,6 +187,12 @@ def _put_mirror_link(engine: Engine, change: Change) -> None:
     engine.add_mirror_link(*change.names)
 
 
+def _put_pause(engine: Engine, change: Change) -> None:
+    vhost, name = change.names
+    value = _value(change)
+    engine.pause_queue(vhost, name, value.text("by"), value.number("at_ms"))
+
+
 def _put_binding(engine: Engine, change: Change) -> None:
     vhost, binding = engine.vhost(change.names[0]), _binding(change)
     source = vhost.exchange(binding.source)
@@ -250,6 +256,10 @@ def _delete_mirror_link(engine: Engine, change: Change) -> None:
     engine.remove_mirror_link(*change.names)
 
 
+def _delete_pause(engine: Engine, change: Change) -> None:
+    engine.resume_queue(*change.names)
+
+
 def _delete_binding(engine: Engine, change: Change) -> None:
     vhost, binding = engine.vhost(change.names[0]), _binding(change)
     if not engine.remove_binding(vhost, vhost.exchange(binding.source), binding):
@@ -271,6 +281,7 @@ _PUT: dict[Kind, _Act] = {
     Kind.EXCHANGE: _put_exchange,
     Kind.QUEUE: _put_queue,
     Kind.MIRROR_LINK: _put_mirror_link,
+    Kind.PAUSE: _put_pause,
     Kind.BINDING: _put_binding,
 }
 _DELETE: dict[Kind, _Act] = {
@@ -286,5 +297,6 @@ _DELETE: dict[Kind, _Act] = {
     Kind.EXCHANGE: _delete_exchange,
     Kind.QUEUE: _delete_queue,
     Kind.MIRROR_LINK: _delete_mirror_link,
+    Kind.PAUSE: _delete_pause,
     Kind.BINDING: _delete_binding,
 }

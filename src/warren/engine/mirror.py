@@ -15,6 +15,7 @@ from warren.engine import moving
 from warren.engine.cursors import resume_cursors
 from warren.engine.mirror_links import links_of
 from warren.engine.orphans import await_consumers
+from warren.engine.promotions import Succession
 from warren.engine.ring_changes import changes_of
 from warren.replication import effects
 from warren.replication.core import NEVER_MS
@@ -57,6 +58,7 @@ class Mirror:
         self.settings = ReplicaSettings()
         self.replica: Replica | None = None
         self.view: View | None = None
+        self._succession = Succession(self._engine.settings.node_name)
         #: Node -> why it is to be out of sync.
         self._put_out: dict[str, str] = {}
         self.syncs: dict[str, SyncState] = {}
@@ -141,6 +143,7 @@ class Mirror:
     def view_changed(self, view: View, registered: bool) -> None:
         """The cluster has agreed on who holds the queue."""
         assert self.replica is not None
+        self._succession.view_changed(view, self._engine.clock.now_ms())
         before, self.view = self.view, view
         if before is not None and view.master == self._engine.settings.node_name:
             for event, node, cause in changes_of(before, view, self._put_out):
@@ -197,11 +200,13 @@ class Mirror:
             self.carry_out()
 
     def peer_up(self, peer: str) -> None:
+        self._succession.peer_up(peer)
         if self.replica is not None:
             self.replica.peer_up(peer)
             self.carry_out()
 
     def peer_down(self, peer: str) -> None:
+        self._succession.peer_down(peer, self._engine.clock.now_ms())
         if self.replica is not None:
             self.replica.peer_down(peer)
             self.carry_out()
@@ -302,7 +307,10 @@ class Mirror:
         was_master = self.log.acts
         queue, now_ms = self.queue, self._engine.clock.now_ms()
         self.log.begin_acting()
+        flagged = 0
         if not was_master:
+            # Before anybody is given one of them.
+            flagged = queue.count_flagged()
             # Before anything that waited for the new master comes: its times and limits count.
             queue.govern(queue.effective, now_ms)
         assert self.replica is not None
@@ -317,7 +325,8 @@ class Mirror:
         if not was_master:
             queue.begin_acting(now_ms)
             resume_cursors(self._engine, queue)
-            self._mirrors.note("queue.promoted", queue, epoch=effect.epoch)
+            told = self._succession.served(now_ms, flagged, self.settings.confirms_early)
+            self._mirrors.note("queue.promoted", queue, epoch=effect.epoch, **told)
             if self.log.used_at and queue.declaration.auto_delete:
                 await_consumers(self._engine, queue)
         queue.run(now_ms)

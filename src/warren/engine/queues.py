@@ -261,6 +261,7 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
         _unbind(engine, vhost, queue)
     del vhost.queues[queue.name]
     vhost.mirror_links.pop(queue.name, None)
+    vhost.pauses.pop(queue.name, None)
     engine.queues_at[queue.home] -= 1
     engine.numbered.pop(queue.number, None)
     vhost.forget_queue_route(queue.name)

@@ -52,4 +52,3 @@ cdef Operation make_operation(uint64_t index, uint64_t epoch, int kind, bytes da
 cdef Operation make_publish(uint64_t index, uint64_t epoch, uint64_t slot, int64_t wall_ms,
                             uint32_t flags, uint64_t gateway, uint64_t sequence, uint64_t place,
                             uint32_t body_len)
-cdef list slots_of(bytes data)

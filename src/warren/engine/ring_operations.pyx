@@ -181,11 +181,6 @@ cdef Operation make_publish(uint64_t index, uint64_t epoch, uint64_t slot, int64
     return operation
 
 
-cdef list slots_of(bytes data):
-    """The slots that an operation lists."""
-    return [int.from_bytes(data[at:at + 8], "little") for at in range(0, len(data), 8)]
-
-
 def split_batch(bytes data not None, size_t skip, size_t bytes_max):
     """Where the operations behind the first `skip` stand, about so many bytes: (start, end, count).
     """

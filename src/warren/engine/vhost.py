@@ -10,6 +10,7 @@ from warren.routing.exchange import Exchange, make_exchange
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
+    from warren.engine.pausing import Pause
     from warren.model.policy import Policy
 
 TRACE_EXCHANGE = "amq.rabbitmq.trace"
@@ -38,6 +39,8 @@ class VHost:
         self.operator_policies: dict[str, Policy] = {}
         #: Queue -> the nodes that are to have a replica of it besides those of its policy.
         self.mirror_links: dict[str, tuple[str, ...]] = {}
+        #: Queue -> who has paused its consumers, and when.
+        self.pauses: dict[str, Pause] = {}
         self.tracing = False
         #: That something cannot be traced is said once.
         self.trace_fault_logged = False

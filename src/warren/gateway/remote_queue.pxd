@@ -17,6 +17,7 @@ cdef class RemoteQueue(FollowingQueue):
     cdef uint64_t last_delivery
     cdef size_t first                    # whose turn it is when parked deliveries go on
     cdef bint pumping
+    cdef readonly bint paused            # an operator wants nothing to be delivered to consumers
     # of a queue that moves with its master
     cdef readonly uint64_t generation    # grows when what is out is out no more
     cdef readonly bint adopting          # the home is to take over what the one before had out
@@ -36,4 +37,5 @@ cdef class RemoteQueue(FollowingQueue):
     cdef int pass_on(self, Attachment attachment, Message message, uint64_t slot,
                      bint redelivered) except -1
     cdef int give_back_parked(self, Attachment attachment) except -1
+    cdef int return_parked(self, Attachment attachment) except -1
     cdef Attachment find(self, consumer)

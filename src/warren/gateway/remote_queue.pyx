@@ -398,7 +398,7 @@ cdef class RemoteQueue(FollowingQueue):
         """The home has sent a message for one of the consumers."""
         if self.session != self.gateway.session:
             self.renew()
-        if attachment.count == 0 and attachment.consumer.can_take():
+        if attachment.count == 0 and not self.paused and attachment.consumer.can_take():
             return self.pass_on(attachment, message, slot, redelivered)
         attachment.park(message, slot, redelivered)
         self.parked += 1
@@ -439,7 +439,7 @@ cdef class RemoteQueue(FollowingQueue):
         cdef bint redelivered = False
         cdef int count = 0
         cdef size_t i, n = len(self.attachments)
-        if self.parked == 0 or self.pumping or self.adopting or n == 0:
+        if self.parked == 0 or self.pumping or self.adopting or self.paused or n == 0:
             return 0
         if self.session != self.gateway.session:
             self.renew()
@@ -474,3 +474,31 @@ cdef class RemoteQueue(FollowingQueue):
     def run(self, int64_t now_ms):
         """Deliver what is parked and can be delivered."""
         self.pump(now_ms)
+
+    def set_paused(self, bint paused):
+        """Whether consumers are given nothing; what no client has seen yet goes back to the home.
+
+        What is still on its way here then is parked: to send it back would be to have it sent again
+        by a home that does not know of the pause yet.
+        """
+        cdef Attachment attachment
+        if paused and not self.paused and self.heir is None and not self.adopting:
+            self.renew()
+            for attachment in self.attachments:
+                self.return_parked(attachment)
+        self.paused = paused
+
+    cdef int return_parked(self, Attachment attachment) except -1:
+        """As `give_back_parked`, for a consumer that stays: its room for it is the home's again."""
+        cdef uint64_t size = 0
+        cdef size_t i
+        cdef uint32_t count = <uint32_t>attachment.count
+        cdef Message message
+        if count == 0:
+            return 0
+        for i in range(attachment.count):
+            message = <Message>attachment.at(i).message
+            size += <uint64_t>message.header_len + message.body_len
+        self.give_back_parked(attachment)
+        attachment.consumer.available = False
+        return self.gateway.write_credit(attachment.number, count, size)

@@ -117,6 +117,25 @@ class Call:
         return [vhosts[name] for name in sorted(vhosts) if self.caller.sees_vhost(name)]
 
 
+def check_access(call: Call, route: Route) -> None:
+    """Raises 401 unless the route is open to the caller, 404 for an unknown virtual host."""
+    caller = call.caller
+    caller.check_management()
+    vhost = call.path.get("vhost")
+    if route.access == "administrator":
+        caller.check_administrator()
+    elif route.access == "monitor":
+        caller.check_monitor()
+    elif route.access == "policymaker":
+        caller.check_policymaker(vhost)
+    elif route.access in {"vhost", "visible"} and vhost is not None:
+        call.context.vhost(vhost)
+        if route.access == "vhost":
+            caller.check_vhost(vhost)
+        else:
+            caller.check_vhost_visible(vhost)
+
+
 def exchange_name(in_path: str) -> str:
     """The name of an exchange as the broker knows it."""
     return "" if in_path == DEFAULT_EXCHANGE else in_path

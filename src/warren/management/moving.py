@@ -55,6 +55,8 @@ class Order:
     dry_run: bool = False
     #: All go to the same queue: when that refuses one, the others need not be tried.
     is_one_target: bool = True
+    #: What each becomes on its way.
+    mark: Callable[[Message], Message] | None = None
 
 
 @dataclass(slots=True)
@@ -182,7 +184,8 @@ def _deal_with(engine: Engine, order: Order, outcome: Outcome, slot: int, messag
         outcome.waiting += 1
         outcome.waiting_bytes += size
         told = partial(_told, order, outcome, queue.name, size)
-        if not engine.passing.pass_on(order.source, slot, message, queue, told):
+        going = message if order.mark is None else order.mark(message)
+        if not engine.passing.pass_on(order.source, slot, going, queue, told):
             outcome.waiting -= 1
             outcome.waiting_bytes -= size
     return True

@@ -18,6 +18,7 @@ from warren.management.pace import LIST_SLICE_S, Pace
 from warren.management.peers import PeerSilent
 from warren.management.show_queues import (
     is_exclusive,
+    pause_fields,
     show_queue,
     show_queue_totals,
 )
@@ -52,6 +53,7 @@ def show_absent(context: Context, queue: AmqpQueue, state: str) -> Shown:
         "state": state,
         "type": "classic",
         "vhost": queue.vhost.name,
+        **pause_fields(queue),
         **mirror_fields(context.engine, queue),
     }
 

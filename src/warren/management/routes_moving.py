@@ -20,6 +20,7 @@ from warren.management.errors import ApiError, bad_request, not_found
 from warren.management.matching import compile_match
 from warren.management.moving import Order, Outcome, move, origin
 from warren.management.peers import ACT_S, PeerSilent
+from warren.management.redriven import marker
 from warren.management.routes_messages import ALL, source_of
 from warren.management.show_queues import is_exclusive
 from warren.model.message import Message
@@ -118,7 +119,10 @@ async def _redrive_here(call: Call, body: Body) -> Shown:
 
     positions = _positions(source, body)
     dry_run = field_of(body, "dry_run", bool, False)
-    order = Order(source, target, count, matches, positions, dry_run, is_one_target=False)
+    mark = marker(source.name, int(time.time()))
+    order = Order(
+        source, target, count, matches, positions, dry_run, is_one_target=False, mark=mark
+    )
     return _shown(await move(call.context, order, _begin(after, positions)), dry_run)
 
 

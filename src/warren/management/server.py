@@ -28,6 +28,7 @@ from warren.management import (
     dead_letter_causes,
     remote_queues,
     routes_access,
+    routes_bulk,
     routes_cluster,
     routes_cursors,
     routes_declare,
@@ -38,6 +39,7 @@ from warren.management import (
     routes_node,
     routes_objects,
     routes_own,
+    routes_pausing,
     routes_policies,
     routes_rebalance,
     routes_runtime,
@@ -45,7 +47,7 @@ from warren.management import (
     routes_shovels,
     routes_web_ui,
 )
-from warren.management.call import TRUSTED, Answer, Call, Reply, Route
+from warren.management.call import TRUSTED, Answer, Call, Reply, Route, check_access
 from warren.management.caller import Caller
 from warren.management.context import Context
 from warren.management.encode import to_json
@@ -69,6 +71,8 @@ ROUTES: tuple[Route, ...] = (
     *routes_declare.ROUTES,
     *routes_access.ROUTES,
     *routes_policies.ROUTES,
+    *routes_pausing.ROUTES,
+    *routes_bulk.ROUTES,
     *routes_messages.ROUTES,
     *routes_moving.ROUTES,
     *routes_following.ROUTES,
@@ -179,25 +183,6 @@ def _is_loopback(address: str) -> bool:
         return False
     mapped = getattr(parsed, "ipv4_mapped", None)
     return (mapped or parsed).is_loopback
-
-
-def check_access(call: Call, route: Route) -> None:
-    """Raises 401 unless the route is open to the caller, 404 for an unknown virtual host."""
-    caller = call.caller
-    caller.check_management()
-    vhost = call.path.get("vhost")
-    if route.access == "administrator":
-        caller.check_administrator()
-    elif route.access == "monitor":
-        caller.check_monitor()
-    elif route.access == "policymaker":
-        caller.check_policymaker(vhost)
-    elif route.access in {"vhost", "visible"} and vhost is not None:
-        call.context.vhost(vhost)
-        if route.access == "vhost":
-            caller.check_vhost(vhost)
-        else:
-            caller.check_vhost_visible(vhost)
 
 
 def _refusal(error: ApiError) -> web.Response:

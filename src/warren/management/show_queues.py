@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from warren.engine.pausing import pause_of
 from warren.gateway.lending import RemoteConsumer
 from warren.management.ages import oldest_message
 from warren.management.context import Context
@@ -71,6 +72,26 @@ def is_exclusive(queue: AmqpQueue) -> bool:
     return queue.owner is not None or queue.declaration.exclusive
 
 
+def state_of(queue: AmqpQueue) -> str:
+    """How a queue of this node is doing."""
+    if queue.absence is not None:
+        return "down"
+    return "running" if pause_of(queue) is None else "paused"
+
+
+def pause_fields(queue: AmqpQueue) -> Shown:
+    """Whether its consumers are paused; all nodes know that."""
+    pause = pause_of(queue)
+    if pause is None:
+        return {"paused": False}
+    return {"paused": True, "paused_by": pause.by, "paused_at": pause.at_ms}
+
+
+def state_fields(queue: AmqpQueue) -> Shown:
+    """How a queue of this node is doing, and who has paused it."""
+    return {"state": state_of(queue), **pause_fields(queue)}
+
+
 def show_queue_totals(context: Context, queue: AmqpQueue) -> Shown:
     """A queue for lists without statistics (`disable_stats`, `enable_queue_totals`)."""
     return {
@@ -82,7 +103,7 @@ def show_queue_totals(context: Context, queue: AmqpQueue) -> Shown:
         "exclusive": is_exclusive(queue),
         "arguments": table(queue.declaration.arguments),
         "node": queue.home or context.node_name,
-        "state": "running" if queue.absence is None else "down",
+        "state": state_of(queue),
         "messages": queue.ready + queue.unacked + queue.buried,
         "messages_ready": queue.ready,
         "messages_unacknowledged": queue.unacked,
@@ -140,9 +161,9 @@ def show_queue(context: Context, queue: AmqpQueue, spans: Spans = NO_SPANS) -> S
         "reductions": 0,
         "reductions_details": NO_RATE,
         "single_active_consumer_tag": _tag(active) if queue.single_active else None,
-        "state": "running" if queue.absence is None else "down",
         "type": "classic",
         "vhost": queue.vhost.name,
+        **state_fields(queue),
         **mirror_fields(context.engine, queue),
         **oldest_message(context.engine, queue),
     }

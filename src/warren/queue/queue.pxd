@@ -19,6 +19,7 @@ cdef class Queue(Graves):
     cdef int64_t delivery_limit
     cdef bint limited
     cdef readonly bint single_active
+    cdef readonly bint paused    # an operator wants nothing to be delivered to consumers
     cdef ConsumerRing ring
     cdef readonly list consumers
     cdef readonly ConsumerPort active      # of a single-active-consumer queue

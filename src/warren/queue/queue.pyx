@@ -174,7 +174,7 @@ cdef class Queue(Graves):
         if self.kept_from != nothing_kept() and now_ms - self.marked_ms >= TIME_MARK_MS:
             self.mark_time(now_ms)
         if (self.ready == 0 and self.ring.size() and self.mirror is None
-                and not self.in_batch):
+                and not self.in_batch and not self.paused):
             return self.hand_over(message, expires_ms, now_ms)
         return self.store(message, expires_ms, now_ms)
 
@@ -230,7 +230,8 @@ cdef class Queue(Graves):
 
     cdef int store(self, Message message, int64_t expires_ms, int64_t now_ms) except -1:
         cdef bint at_once = False   # it is dead, but must be here until it is safe elsewhere
-        if expires_ms and expires_ms <= now_ms and self.mirror is not None and self.ring.size():
+        if (expires_ms and expires_ms <= now_ms and self.mirror is not None and self.ring.size()
+                and not self.paused):
             # A consumer waits, but the replicas come first: they get this long.
             expires_ms = now_ms + REPLICAS_MS
         if expires_ms and expires_ms <= now_ms:
@@ -250,7 +251,7 @@ cdef class Queue(Graves):
             self.note_event(EVENT_PUBLISH, 0, slot, 1, message.body_len)
         if self.durable and self.must_log(message):
             self.keep(log, slot, message, expires_ms,
-                      len(self.consumers) > 0 and not self.in_batch
+                      len(self.consumers) > 0 and not self.in_batch and not self.paused
                       and log.opened >= position_of(slot) and log.ready < LIVE_MESSAGES)
         if at_once:
             return self.bury(log, slot, DEAD_EXPIRED)
@@ -258,7 +259,8 @@ cdef class Queue(Graves):
             self.enforce_limits()
         if self.may_expire:
             self.arm_head()
-        if self.ready > CONGESTED_MESSAGES and self.consumers and now_ms >= self.slow_until_ms:
+        if (self.ready > CONGESTED_MESSAGES and self.consumers and not self.paused
+                and now_ms >= self.slow_until_ms):
             self.congested = True
         if self.mirror is not None and self.mirror.congested:
             self.congested = True
@@ -289,8 +291,8 @@ cdef class Queue(Graves):
         cdef Slot* entry
         cdef bint redelivered
         cdef Message message
-        if self.pumping:
-            # A delivery in progress led back here; the outer loop goes on anyway.
+        if self.pumping or self.paused:
+            # A delivery in progress led back here, whose loop goes on anyway; or none is wanted.
             return 0
         self.pumping = True
         try:
@@ -343,7 +345,7 @@ cdef class Queue(Graves):
     def check_relief(self):
         if self.mirror is not None and self.mirror.congested:
             return
-        if self.ready <= RELIEVED_MESSAGES or not self.consumers:
+        if self.ready <= RELIEVED_MESSAGES or not self.consumers or self.paused:
             self.congested = False
             self.effects.relieved(self)
 
@@ -365,6 +367,15 @@ cdef class Queue(Graves):
         """Deliver what can be delivered."""
         self.postponed = False
         self.pump(now_ms)
+
+    def set_paused(self, bint paused):
+        """Whether consumers are given nothing until further notice; who has to go on calls `run`.
+
+        Publishes and settlements go on, and so do times to live and limits.
+        """
+        self.paused = paused
+        if self.congested:
+            self.check_relief()
 
     def get(self, bint no_ack, int64_t now_ms):
         """The next message for basic.get as (message, slot, redelivered), or None.

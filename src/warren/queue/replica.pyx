@@ -160,6 +160,31 @@ cdef class Replicated(Backlog):
                 self.leaving -= 1
         return 0
 
+    def count_flagged(self):
+        """How many ready messages go out as redelivered because they may have been delivered."""
+        cdef SlotLog log
+        cdef Chunk* chunk
+        cdef uint64_t count = 0, first
+        cdef size_t i
+        cdef int j
+        cdef list levels = []
+        self.all_levels(levels)
+        for _, level in levels:
+            log = <SlotLog>level
+            for i in range(log.count):
+                chunk = log.chunks[log.first + i]
+                first = (log.first_number + i) * CHUNK_SLOTS
+                if first >= log.flagged_below:
+                    break
+                if chunk is NULL or chunk.ready == 0:
+                    continue
+                if first + CHUNK_SLOTS <= log.flagged_below:
+                    count += chunk.ready
+                    continue
+                for j in range(<int>(log.flagged_below - first)):
+                    count += chunk.ready_bits[j >> 6] >> (j & 63) & 1
+        return count
+
     def maybe_seen(self):
         """The slots of all messages that are out, about to leave, or back after they were out.
 

@@ -13,6 +13,8 @@ from warren.wire.properties import PROPERTY_NAMES
 ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 PREFETCH = 1000
 RECONNECT_S = 5
+#: The key that says that a shovel rests.
+PAUSED = "paused"
 #: Older spellings of keys, as RabbitMQ still takes them.
 _OLD = {
     "prefetch-count": "src-prefetch-count",
@@ -42,6 +44,8 @@ _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "dest-publish-properties": dict,
     "ack-mode": str,
     "reconnect-delay": int,
+    # Of our own: nothing is moved while it is there; {"by": who, "at": when, in milliseconds}.
+    "paused": (bool, dict),
 }
 
 
@@ -74,6 +78,18 @@ class ShovelSettings:
     publish_properties: dict[str, Any] = field(default_factory=dict)
     ack_mode: str = "on-confirm"
     reconnect_s: int = RECONNECT_S
+
+
+def is_paused(value: Any) -> bool:
+    """Whether the definition of a shovel says that it rests."""
+    return isinstance(value, dict) and value.get(PAUSED, False) is not False
+
+
+def without_pause(value: Any) -> Any:
+    """The definition as it is when the shovel works."""
+    if not isinstance(value, dict):
+        return value
+    return {key: item for key, item in value.items() if key != PAUSED}
 
 
 def parse_shovel(value: Any) -> ShovelSettings:
@@ -133,7 +149,7 @@ def _checked(value: dict[str, Any]) -> dict[str, Any]:
         kind = _KEYS[key]
         # To RabbitMQ's clients an empty list is an empty object as well.
         item = {} if kind is dict and written == [] else written
-        wrong_bool = isinstance(item, bool) and kind is not bool
+        wrong_bool = isinstance(item, bool) and kind is not bool and key != PAUSED
         if not isinstance(item, kind) or wrong_bool:
             raise BadShovel(f"'{name}' is of the wrong type")
         given[key] = item

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from warren.client.connection import ClientError
-from warren.shovel.settings import BadShovel, parse_shovel
+from warren.shovel.settings import PAUSED, BadShovel, is_paused, parse_shovel, without_pause
 from warren.shovel.worker import OwnPlace, Status, Worker
 from warren.telemetry.log import logger
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 COMPONENT = "shovel"
 LOOK_S = 0.5
+#: The rate of a shovel is that of so many looks.
+RATE_LOOKS = 10
+#: What is on its way when a shovel is paused is waited for so long.
+PAUSE_S = 10.0
 
 Key = tuple[str, str]
 
@@ -36,6 +41,14 @@ class _Job:
     worker: Worker | None
     status: Status
     task: asyncio.Task[None] | None
+    #: How much was moved, at the last looks.
+    counts: deque[int] = field(default_factory=lambda: deque(maxlen=RATE_LOOKS + 1))
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        looks = len(self.counts) - 1
+        return (self.counts[-1] - self.counts[0]) / (looks * LOOK_S) if looks > 0 else 0.0
 
 
 class Shovels:
@@ -73,10 +86,10 @@ class Shovels:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._jobs.clear()
 
-    def jobs(self) -> list[tuple[str, str, Any, Status]]:
-        """Virtual host, name, value and status of each shovel of this node."""
+    def jobs(self) -> list[tuple[str, str, Any, Status, float]]:
+        """Virtual host, name, value, status and rate of each shovel of this node."""
         return [
-            (vhost, name, job.value, job.status)
+            (vhost, name, job.value, job.status, job.rate)
             for (vhost, name), job in sorted(self._jobs.items())
         ]
 
@@ -101,12 +114,20 @@ class Shovels:
     def _look(self) -> None:
         wanted = self._wanted()
         for key in [key for key, job in self._jobs.items() if wanted.get(key) != job.value]:
-            job = self._jobs.pop(key)
-            if job.task is not None:
-                job.task.cancel()
+            before, value = self._jobs.pop(key), wanted.get(key)
+            is_same = without_pause(value) == without_pause(before.value)
+            if is_same and is_paused(value) and before.worker is not None:
+                self._jobs[key] = self._pause(before, value)
+                continue
+            if before.task is not None:
+                before.task.cancel()
+            if is_same and before.worker is not None:
+                self._jobs[key] = self._begin(key, value, before.worker)
         for key, value in wanted.items():
             if key not in self._jobs:
                 self._jobs[key] = self._begin(key, value)
+        for job in self._jobs.values():
+            job.counts.append(job.status.forwarded)
 
     def _wanted(self) -> dict[Key, Any]:
         """The shovels of this node."""
@@ -120,7 +141,19 @@ class Shovels:
             if component == COMPONENT and choose_node(vhost, name, nodes) == own
         }
 
-    def _begin(self, key: Key, value: Any) -> _Job:
+    def _pause(self, job: _Job, value: Any) -> _Job:
+        """It takes nothing more; `_work` sees it end."""
+        job.value = value
+        assert job.worker is not None
+        if job.task is None or job.task.done() or not job.worker.pause():
+            if job.task is not None:
+                job.task.cancel()
+            job.status.change(PAUSED)
+        else:
+            asyncio.get_running_loop().call_later(PAUSE_S, job.task.cancel)
+        return job
+
+    def _begin(self, key: Key, value: Any, before: Worker | None = None) -> _Job:
         vhost, name = key
         try:
             settings = parse_shovel(value)
@@ -129,6 +162,11 @@ class Shovels:
             status.change("terminated", str(error))
             return _Job(value, None, status, None)
         worker = Worker(name, vhost, settings, self._own_place, self._engine.cluster_name)
+        if before is not None:
+            worker.go_on_from(before)
+        if is_paused(value):
+            worker.status.change(PAUSED)
+            return _Job(value, worker, worker.status, None)
         task = asyncio.get_running_loop().create_task(self._work(key, worker))
         return _Job(value, worker, worker.status, task)
 
@@ -138,6 +176,14 @@ class Shovels:
         try:
             await worker.run()
         except ClientError:
+            return
+        except asyncio.CancelledError:
+            if worker.is_pausing:
+                worker.status.change(PAUSED)
+            raise
+        if worker.is_pausing:
+            self._log.info("shovel '%s' in vhost '%s' is paused", name, vhost)
+            worker.status.change(PAUSED)
             return
         self._log.info("shovel '%s' in vhost '%s' has moved all and is deleted", name, vhost)
         with contextlib.suppress(LookupError):

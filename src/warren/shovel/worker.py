@@ -8,6 +8,7 @@ has no queue for, stays with the source.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections import deque
@@ -48,6 +49,13 @@ class Status:
     #: How many are still to be moved, for a shovel that ends by itself.
     remaining: int | None = None
     is_blocked: bool = False
+    #: Why it did not run the last time that it did not, and when that was.
+    last_error: str = ""
+    last_error_s: float = 0.0
+
+    def failed(self, reason: str) -> None:
+        self.change("terminated", reason)
+        self.last_error, self.last_error_s = reason, time.time()
 
     def change(self, state: str, reason: str = "") -> None:
         if (self.state, self.reason) != (state, reason):
@@ -74,6 +82,25 @@ class Worker:
         self._shovelled_by = shovelled_by
         self._keep_trying = keep_trying
         self._remaining: int | None = None
+        self._move: _Move | None = None
+        #: It is to rest as soon as nothing of it is on its way.
+        self.is_pausing = False
+
+    def pause(self) -> bool:
+        """Take nothing more; `run` returns when the destination has answered. False: at once."""
+        self.is_pausing = True
+        if self._move is None:
+            return False
+        self._move.pause()
+        return True
+
+    def go_on_from(self, before: Worker) -> None:
+        """It has rested: what was moved before counts."""
+        self.status.forwarded = before.status.forwarded
+        self.status.last_error = before.status.last_error
+        self.status.last_error_s = before.status.last_error_s
+        if before.remaining is not None:
+            self.remaining = before.remaining
 
     async def run(self) -> None:
         """Until all is moved, if it ever is. Raises ClientError when it is not to try again."""
@@ -81,13 +108,16 @@ class Worker:
             try:
                 await self._once()
             except ClientError as error:
-                self.status.change("terminated", str(error))
+                self.status.failed(str(error))
                 if not self._keep_trying:
                     raise
+                if self.is_pausing:
+                    return
                 await asyncio.sleep(max(self.settings.reconnect_s, RECONNECT_S_MIN))
                 self.status.change("starting")
             else:
-                self.status.change("terminated", "all is moved")
+                if not self.is_pausing:
+                    self.status.change("terminated", "all is moved")
                 return
 
     async def _connect(self, addresses: tuple[BrokerAddress, ...], side: str) -> ClientConnection:
@@ -114,8 +144,10 @@ class Worker:
             raise
         self.status.src_uri, self.status.dest_uri = src.address.shown, dest.address.shown
         try:
-            await _Move(self, src, dest).run()
+            self._move = _Move(self, src, dest)
+            await self._move.run()
         finally:
+            self._move = None
             await asyncio.gather(src.close(), dest.close(), return_exceptions=True)
 
     @property
@@ -179,10 +211,35 @@ class _Move:
         self._numbered = 0
         #: Messages that were refused and have not gone back yet.
         self._refused = 0
+        self._rests = False
+        self._resting: asyncio.Task[None] | None = None
+        self._tag = ""
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def pause(self) -> None:
+        """What is on its way is waited for; all else goes back to the source at the end."""
+        self._resting = asyncio.get_running_loop().create_task(self._rest())
+
+    async def _rest(self) -> None:
+        if self._tag:
+            with contextlib.suppress(ClientError):
+                await self.src.call("basic.cancel", self._tag, False)
+        self._rests = True
+        self._news.set()
+        self._rest_if_done()
+
+    def _rest_if_done(self) -> None:
+        if not self._rests or self._sent or self._refused or self._over.done():
+            return
+        # What the source has given without wanting to hear of it again is nowhere else.
+        if self.settings.ack_mode != "no-ack" or not self._taken:
+            self._over.set_result(None)
+
     async def run(self) -> None:
-        """Returns when all is moved. Raises ClientError when a connection ends before."""
+        """Returns when all is moved, or when it is to rest.
+
+        Raises ClientError when a connection ends before.
+        """
         self.src.on_delivery = self._on_delivery
         self.src.on_cancel = lambda: self._fail("the source has cancelled the consumer")
         self.dest.on_verdict = self._on_verdict
@@ -196,7 +253,7 @@ class _Move:
             return
         await self.src.call("basic.qos", 0, self.settings.prefetch, False)
         no_ack = self.settings.ack_mode == "no-ack"
-        await self.src.call(
+        answer = await self.src.call(
             "basic.consume",
             0,
             queue,
@@ -207,6 +264,7 @@ class _Move:
             False,
             self.settings.src_consumer_args,
         )
+        self._tag = answer[0]
         self.worker.status.change("running")
         pump = asyncio.get_running_loop().create_task(self._pump())
         try:
@@ -274,9 +332,12 @@ class _Move:
                 return
             self._forward(self._taken.popleft())
             status.pending = len(self._sent) + len(self._taken)
+            self._rest_if_done()
 
     def _may_take(self) -> bool:
         """What is beyond the number to be moved stays, and goes back at the end."""
+        if self._rests and self.settings.ack_mode != "no-ack":
+            return False
         left = self.worker.remaining
         return left is None or left > len(self._sent)
 
@@ -319,10 +380,12 @@ class _Move:
                 for tag in tags:
                     self.src.ack(tag)
             self._moved(len(tags))
+        self._rest_if_done()
 
     def _give_back(self, tag: int) -> None:
         self._refused -= 1
         self.src.reject(tag, True)
+        self._rest_if_done()
 
     def _moved(self, count: int) -> None:
         worker = self.worker

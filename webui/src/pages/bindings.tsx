@@ -1,11 +1,11 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { act, quote } from "../api";
+import { act, curlOf, quote } from "../api";
 import { useLive } from "../live";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text } from "../parts/forms";
-import { Json, Loaded, Panel } from "../parts/small";
+import { Json, Loaded, Panel, Same } from "../parts/small";
 import { type Column, Plain } from "../parts/table";
 import { href } from "../router";
 import type { Binding, Exchange, Queue } from "../types";
@@ -15,6 +15,7 @@ export const pathName = (exchange: string) => exchange || "amq.default";
 
 function askUnbind(binding: Binding, done: () => void): void {
   const kind = binding.destination_type === "queue" ? "q" : "e";
+  const path = `bindings/${quote(binding.vhost, "e", pathName(binding.source), kind, binding.destination, binding.properties_key)}`;
   ask({
     title: "Remove this binding?",
     body: (
@@ -24,8 +25,9 @@ function askUnbind(binding: Binding, done: () => void): void {
       </p>
     ),
     verb: "Unbind",
+    command: curlOf("DELETE", path),
     run: async () => {
-      await act("DELETE", `bindings/${quote(binding.vhost, "e", pathName(binding.source), kind, binding.destination, binding.properties_key)}`);
+      await act("DELETE", path);
       done();
     },
     done: "The binding is gone",
@@ -91,11 +93,12 @@ export function AddBinding(props: {
   const [kind, setKind] = useState("q");
   const [key, setKey] = useState("");
   const [pairs, setPairs] = useState<Pair[]>([]);
+  const [source, to, toKind] = fixed.isSource ? [fixed.name, other, kind] : [other, fixed.name, fixed.kind];
+  const path = `bindings/${quote(fixed.vhost, "e", source || "EXCHANGE", toKind, to || "NAME")}`;
+  const body = { routing_key: key, arguments: tableOf(pairs) };
   async function bind(event: Event): Promise<void> {
     event.preventDefault();
-    const [source, to, toKind] = fixed.isSource ? [fixed.name, other, kind] : [other, fixed.name, fixed.kind];
-    const path = `bindings/${quote(fixed.vhost, "e", source, toKind, to)}`;
-    if (await attempt(() => act("POST", path, { routing_key: key, arguments: tableOf(pairs) }), `${source} now leads to ${to}`)) props.onDone();
+    if (await attempt(() => act("POST", path, body), `${source} now leads to ${to}`)) props.onDone();
   }
   return (
     <form class="form" onSubmit={(event) => void bind(event)}>
@@ -126,6 +129,7 @@ export function AddBinding(props: {
       <button type="submit" class="primary">
         Bind
       </button>
+      <Same text={curlOf("POST", path, body)} />
     </form>
   );
 }

@@ -12,7 +12,7 @@ import { askRebalance } from "../rebalance";
 import { href, place, setQuery } from "../router";
 import { follow } from "../sse";
 import { within } from "../state";
-import { grouped, groupWording, joined, lanes, NAMES, OWN_NAMES, toneOf, wording } from "../timeline";
+import { grouped, groupWording, joined, keyOf, lanes, NAMES, OWN_NAMES, toneOf, wording } from "../timeline";
 import type { ClusterEvent, ClusterStatus, Queue } from "../types";
 
 const EVENTS_MAX = 500;
@@ -118,14 +118,14 @@ function Timeline({ status }: { status: ClusterStatus | null }): JSX.Element {
           </>
         }
       >
-        <Lanes events={all} nodes={nodes} asked={status?.node ?? ""} lengthMs={lengthMs} />
+        <Lanes events={all} nodes={nodes} asked={status?.node ?? ""} lengthMs={lengthMs} onMark={(event) => open(grouped(events).find((group) => group.events.includes(event))?.first)} />
         <p class="dim small lanes-key">
           <span class="key-up" /> up <span class="key-down" /> down <span class="key-copy" /> a mirror is filled <span class="key-mark" /> an event
         </p>
         <ol class="events" aria-label="Events, newest first">
           {grouped(events).map((group) => (
-            <li key={`${group.first.seen_by ?? ""} ${group.first.id}`} class={toneOf(group.first)}>
-              <details>
+            <li key={keyOf(group.first)} class={toneOf(group.first)}>
+              <details id={`event-${keyOf(group.first)}`}>
                 <summary>
                   <span class="dot" aria-hidden="true" />
                   <Time at={group.first.timestamp} /> <span class="event-text">{groupWording(group)}</span>{" "}
@@ -136,6 +136,9 @@ function Timeline({ status }: { status: ClusterStatus | null }): JSX.Element {
                     <Json value={event} />
                   </div>
                 ))}
+                <p class="small">
+                  <a href={href(["log"], { node: group.first.seen_by ?? status?.node ?? "", name: String(group.first.details.name ?? group.first.details.node ?? "") })}>The log of {shortNode(group.first.seen_by ?? status?.node ?? "")} about it</a>
+                </p>
                 {group.events.length > SHOWN_OF_GROUP && <p class="dim">and {group.events.length - SHOWN_OF_GROUP} more</p>}
               </details>
             </li>
@@ -177,7 +180,16 @@ const LEFT = 90;
 /** Ticks along the time, first and last among them. */
 const TICKS = 5;
 
-function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string; lengthMs: number | null }): JSX.Element | null {
+/** Shows all of an event, in the list under the lanes, where keys reach it too. */
+function open(event: ClusterEvent | undefined): void {
+  const found = event && document.getElementById(`event-${keyOf(event)}`);
+  if (!(found instanceof HTMLDetailsElement)) return;
+  found.open = true;
+  found.scrollIntoView({ block: "center" });
+  found.querySelector("summary")?.focus();
+}
+
+function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string; lengthMs: number | null; onMark: (event: ClusterEvent) => void }): JSX.Element | null {
   const [box, width] = useWidth();
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -216,7 +228,7 @@ function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string; 
                 </rect>
               ))}
               {lane.marks.filter((mark) => mark.at >= from).map((mark) => (
-                <circle key={`${mark.event.seen_by ?? ""} ${mark.event.id}`} class={`lane-mark ${toneOf(mark.event)}`} cx={x(mark.at)} cy={y} r={4.5}>
+                <circle key={keyOf(mark.event)} class={`lane-mark ${toneOf(mark.event)}`} cx={x(mark.at)} cy={y} r={4.5} onClick={() => props.onMark(mark.event)}>
                   <title>{`${clock(mark.at)} ${wording(mark.event)}`}</title>
                 </circle>
               ))}

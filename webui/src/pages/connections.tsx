@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 
 import { act, may, quote, session } from "../api";
-import { bytes, clock, plural, shellCommands, shellWord, shortNode } from "../format";
+import { bytes, plural, shellCommands, shellWord, shortNode } from "../format";
 import { useLive } from "../live";
 import { Chart } from "../parts/chart";
 import { ask } from "../parts/dialog";
@@ -115,7 +115,7 @@ export function ConnectionsPage(): JSX.Element {
             { title: "To client", sort: "send_oct_details.rate", numeric: true, wide: true, show: (row) => `${bytes(Math.round(row.send_oct_details?.rate ?? 0))}/s` },
             { title: "Peer", sort: "peer_host", wide: true, hidden: true, show: (row) => <code>{`${row.peer_host}:${row.peer_port}`}</code> },
             { title: "Protocol", sort: "protocol", wide: true, hidden: true, show: (row) => row.protocol },
-            { title: "Since", sort: "connected_at", wide: true, hidden: true, show: (row) => clock(row.connected_at) },
+            { title: "Since", sort: "connected_at", wide: true, hidden: true, show: (row) => <Time at={row.connected_at} /> },
             { title: "Received", sort: "recv_oct", numeric: true, wide: true, hidden: true, show: (row) => bytes(row.recv_oct) },
             { title: "Sent", sort: "send_oct", numeric: true, wide: true, hidden: true, show: (row) => bytes(row.send_oct) },
           ]}

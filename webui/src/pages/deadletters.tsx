@@ -5,7 +5,7 @@ import { act, quote } from "../api";
 import { type Cause, type CauseAnswer, counted, type Counted, matchOf, NOTHING, reasonText } from "../deadletters";
 import { bytes, clock, count, plural, shortNode } from "../format";
 import { useLive } from "../live";
-import { Badge, Bar, Empty, Failure, Name, PageHead, Panel } from "../parts/small";
+import { Badge, Bar, Empty, Failure, Name, PageHead, Panel, Time } from "../parts/small";
 import type { PageOf } from "../parts/table";
 import { askRedrive } from "../redrive";
 import { href } from "../router";
@@ -185,7 +185,8 @@ function OneCause(props: { cause: Cause; queue: Queue | null; row: DeadLetterQue
         </td>
         <td class="wide">{cause.reason !== null && <code>{cause.exchange || "(default exchange)"}</code>}</td>
         <td class="wide">
-          {newest === null ? "–" : oldest === newest || oldest === null ? clock(newest) : `${clock(oldest)} – ${clock(newest)}`}
+          {oldest !== null && oldest !== newest && `${clock(oldest)} – `}
+          {newest === null ? "–" : <Time at={newest} />}
         </td>
         <td class="num">{count(cause.messages)}</td>
         <td class="num wide">{bytes(cause.bytes)}</td>

@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { act, quote } from "../api";
-import { plural, rate } from "../format";
+import { act, curlOf, quote } from "../api";
+import { plural, rate, shellCommands } from "../format";
 import { useLive } from "../live";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Arguments, Badge, Facts, Loaded, PageHead, Panel } from "../parts/small";
+import { Arguments, Badge, Empty, Facts, Loaded, PageHead, Panel, Same } from "../parts/small";
 import { List, Plain } from "../parts/table";
 import { go, href } from "../router";
 import { vhost, within } from "../state";
@@ -42,6 +42,7 @@ function askDelete(rows: Exchange[], done: () => void): void {
     ),
     verb: "Delete",
     typed: one ? one.name : `delete ${rows.length}`,
+    command: shellCommands(rows.map((row) => curlOf("DELETE", `exchanges/${quote(row.vhost, row.name)}`))),
     run: async () => {
       for (const row of rows) await act("DELETE", `exchanges/${quote(row.vhost, row.name)}`);
       done();
@@ -58,6 +59,7 @@ export function ExchangesPage(): JSX.Element {
         <List<Exchange>
           path={within("exchanges")}
           noun="exchanges"
+          empty={<Empty title="There is no exchange here." command={curlOf("PUT", `exchanges/${quote(vhost.value || "/", "NAME")}`, { type: "topic" })} />}
           keyOf={(row) => `${row.vhost} ${row.name}`}
           bulk={(rows, clear) => {
             const own = rows.filter((row) => !isBuiltIn(row.name));
@@ -109,10 +111,11 @@ function AddExchange(): JSX.Element {
   const [type, setType] = useState("direct");
   const [durable, setDurable] = useState("yes");
   const [pairs, setPairs] = useState<Pair[]>([]);
+  const path = `exchanges/${quote(where, name || "NAME")}`;
+  const body = { type, durable: durable === "yes", auto_delete: false, internal: false, arguments: tableOf(pairs) };
   async function add(event: Event): Promise<void> {
     event.preventDefault();
-    const body = { type, durable: durable === "yes", auto_delete: false, internal: false, arguments: tableOf(pairs) };
-    if (await attempt(() => act("PUT", `exchanges/${quote(where, name)}`, body), `Exchange ${name} is there`)) setName("");
+    if (await attempt(() => act("PUT", path, body), `Exchange ${name} is there`)) setName("");
   }
   return (
     <form class="form" onSubmit={(event) => void add(event)}>
@@ -139,6 +142,7 @@ function AddExchange(): JSX.Element {
       <button type="submit" class="primary">
         Add exchange
       </button>
+      <Same text={curlOf("PUT", path, body)} />
     </form>
   );
 }

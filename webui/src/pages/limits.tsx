@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { act, may, quote } from "../api";
-import { count } from "../format";
+import { act, curlOf, may, quote } from "../api";
+import { count, shellWord } from "../format";
 import { useLive } from "../live";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, Text, VhostChoice } from "../parts/forms";
-import { Loaded, PageHead, Panel } from "../parts/small";
+import { Empty, Loaded, PageHead, Panel, Same } from "../parts/small";
 import { Plain } from "../parts/table";
 
 interface Limits {
@@ -38,6 +38,7 @@ function Table(props: { title: string; path: string; what: string; limits: strin
   const [of, setOf] = useState(props.what === "user" ? "" : "/");
   const [limit, setLimit] = useState(props.limits[0]!);
   const [value, setValue] = useState("");
+  const json = shellWord(JSON.stringify({ [limit]: Number(value) }));
   async function save(event: Event): Promise<void> {
     event.preventDefault();
     if (await attempt(() => act("PUT", `${props.path}/${quote(of, limit)}`, { value: Number(value) }), "The limit holds")) live.refresh();
@@ -47,6 +48,7 @@ function Table(props: { title: string; path: string; what: string; limits: strin
       title: `Lift ${row.limit} of ${row.of}?`,
       body: <p>There is no limit then.</p>,
       verb: "Lift",
+      command: curlOf("DELETE", `${props.path}/${quote(row.of, row.limit)}`),
       run: async () => {
         await act("DELETE", `${props.path}/${quote(row.of, row.limit)}`);
         live.refresh();
@@ -61,7 +63,7 @@ function Table(props: { title: string; path: string; what: string; limits: strin
             label={`Limits of ${props.title}`}
             rows={flat(rows)}
             keyOf={(row) => `${row.of} ${row.limit}`}
-            empty={<span class="dim">No limit is set.</span>}
+            empty={<Empty title="No limit is set." command={props.what === "user" ? `warrenctl set_user_limits USER '{"max-connections": 20}'` : `warrenctl set_vhost_limits -p / '{"max-queues": 100}'`} />}
             columns={[
               { title: props.what === "user" ? "User" : "Virtual host", show: (row) => <code>{row.of}</code> },
               { title: "Limit", show: (row) => row.limit },
@@ -92,6 +94,7 @@ function Table(props: { title: string; path: string; what: string; limits: strin
             <button type="submit" class="primary">
               Set
             </button>
+            <Same text={props.what === "user" ? `warrenctl set_user_limits ${shellWord(of || "USER")} ${json}` : `warrenctl set_vhost_limits -p ${shellWord(of)} ${json}`} />
           </form>
         </Drawer>
       )}

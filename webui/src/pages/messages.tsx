@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { act, ApiFailure, quote } from "../api";
+import { act, ApiFailure, curlOf, quote } from "../api";
 import { reasonText } from "../deadletters";
 import { bytes, clock, count, plural, shellWord } from "../format";
 import { ask, attempt, say } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text } from "../parts/forms";
-import { Empty, Facts, Json, Panel } from "../parts/small";
+import { Badge, Empty, Facts, Json, Panel, Same, Time } from "../parts/small";
 import { askRedrive } from "../redrive";
 import type { Message, Queue } from "../types";
 
@@ -36,12 +36,13 @@ export function MessageView({ message, number }: { message: Message; number: num
         </span>
       </header>
       <pre tabIndex={0}>{text.slice(0, SHOWN_CHARACTERS) || "(empty)"}{text.length > SHOWN_CHARACTERS && "\n…"}</pre>
+      <Redriven mark={(headers as Record<string, unknown> | undefined)?.["x-redriven"]} />
       <Deaths deaths={(headers as Record<string, unknown> | undefined)?.["x-death"]} />
       <Facts
         rows={[
           ...Object.entries(rest).map(([key, value]) => [key, key === "timestamp" ? clock(Number(value) * 1000) : String(value)] as [string, string]),
           ...Object.entries((headers ?? {}) as Record<string, unknown>)
-            .filter(([key]) => key !== "x-death")
+            .filter(([key]) => key !== "x-death" && key !== "x-redriven")
             .map(([key, value]) => [key, typeof value === "object" ? <Json value={value} /> : String(value)] as [string, JSX.Element | string]),
         ]}
       />
@@ -58,6 +59,22 @@ interface Death {
   "routing-keys"?: string[];
 }
 
+/** That somebody has sent it back before: it may well die again. */
+function Redriven({ mark }: { mark: unknown }): JSX.Element | null {
+  if (typeof mark !== "object" || mark === null) return null;
+  const { count: times, time, from } = mark as { count?: number; time?: number; from?: string };
+  return (
+    <p>
+      <Badge tone="warn">sent back {plural(times ?? 1, "time")}</Badge> last from <code>{from}</code>
+      {typeof time === "number" && (
+        <>
+          , <Time at={time * 1000} />
+        </>
+      )}
+    </p>
+  );
+}
+
 /** Where a dead letter has been, the newest first. */
 function Deaths({ deaths }: { deaths: unknown }): JSX.Element | null {
   if (!Array.isArray(deaths) || deaths.length === 0) return null;
@@ -67,7 +84,13 @@ function Deaths({ deaths }: { deaths: unknown }): JSX.Element | null {
         <li>
           <strong>{reasonText(death.reason ?? "died")}</strong> in <code>{death.queue}</code>
           {(death.count ?? 1) > 1 && `, ${count(death.count)} times`}, published to <code>{death.exchange || "(default exchange)"}</code> with <code>{death["routing-keys"]?.join(", ")}</code>
-          {typeof death.time === "number" && <span class="dim"> {clock(death.time * 1000)}</span>} <span class="dim">x-death</span>
+          {typeof death.time === "number" && (
+            <>
+              {" "}
+              <Time at={death.time * 1000} />
+            </>
+          )}{" "}
+          <span class="dim">x-death</span>
         </li>
       ))}
     </ol>
@@ -128,7 +151,7 @@ function Look({ queue }: { queue: Queue }): JSX.Element {
           {failed}
         </div>
       )}
-      {found && found.length === 0 && <Empty title={offset ? "There are no more." : "No message waits in this queue."} />}
+      {found && found.length === 0 && <Empty title={offset ? "There are no more." : "No message waits in this queue."} command={offset ? undefined : `warrenctl tail -p ${shellWord(queue.vhost)} ${shellWord(queue.name)}`} />}
       {found?.map((message, i) => <MessageView key={`${offset} ${i}`} message={message} number={offset + i + 1} />)}
       {found && (found.length > 0 || offset > 0) && (
         <div class="pager">
@@ -151,16 +174,17 @@ export function Publish(props: { vhost: string; exchange: string; routingKey: st
   const [mode, setMode] = useState("2");
   const [headers, setHeaders] = useState<Pair[]>([]);
   const [properties, setProperties] = useState<Pair[]>([]);
+  const path = `exchanges/${quote(props.vhost, props.exchange || "amq.default")}/publish`;
+  const body = {
+    routing_key: key,
+    payload,
+    payload_encoding: encoding,
+    properties: { delivery_mode: Number(mode), ...tableOf(properties), ...(headers.length ? { headers: tableOf(headers) } : {}) },
+  };
   async function publish(event: Event): Promise<void> {
     event.preventDefault();
-    const body = {
-      routing_key: key,
-      payload,
-      payload_encoding: encoding,
-      properties: { delivery_mode: Number(mode), ...tableOf(properties), ...(headers.length ? { headers: tableOf(headers) } : {}) },
-    };
     await attempt(async () => {
-      const answer = await act<{ routed: boolean }>("POST", `exchanges/${quote(props.vhost, props.exchange || "amq.default")}/publish`, body);
+      const answer = await act<{ routed: boolean }>("POST", path, body);
       if (answer?.routed) say("Published");
       else say("No queue took the message: nothing is bound with this key", "bad");
       props.onDone?.();
@@ -200,6 +224,7 @@ export function Publish(props: { vhost: string; exchange: string; routingKey: st
       <button type="submit" class="primary">
         Publish
       </button>
+      <Same text={curlOf("POST", path, body)} />
     </form>
   );
 }
@@ -217,15 +242,17 @@ function Take({ queue, onChange }: { queue: Queue; onChange: () => void }): JSX.
   function take(event: Event): void {
     event.preventDefault();
     const [, , what] = WAYS.find(([key]) => key === way)!;
+    const path = `queues/${quote(queue.vhost, queue.name)}/get`;
+    const body = { count: Number(amount), ackmode: way, encoding: "auto", truncate: 50000 };
     ask({
       title: `Take ${plural(Number(amount), "message")} out of ${queue.name}?`,
       body: <p>{what}</p>,
       verb: "Take",
       isHarmless: way === "ack_requeue_true",
       typed: way === "ack_requeue_true" ? undefined : queue.name,
+      command: curlOf("POST", path, body),
       run: async () => {
-        const body = { count: Number(amount), ackmode: way, encoding: "auto", truncate: 50000 };
-        setFound((await act<Message[]>("POST", `queues/${quote(queue.vhost, queue.name)}/get`, body)) ?? []);
+        setFound((await act<Message[]>("POST", path, body)) ?? []);
         onChange();
       },
     });

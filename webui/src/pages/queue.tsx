@@ -1,6 +1,7 @@
 import type { ComponentChildren, JSX } from "preact";
 
 import { quote } from "../api";
+import { askHarmless } from "../bulk";
 import { age, bytes, clock, count, rate, short, shortNode } from "../format";
 import { type Live, useLive } from "../live";
 import { Chart } from "../parts/chart";
@@ -50,6 +51,9 @@ export function QueuePage(props: { vhost: string; name: string; tab: string }): 
         {live.data && (
           <>
             {tab === "overview" && <SpanChoice />}
+            <button type="button" onClick={() => askHarmless(live.data!.paused ? "resume" : "pause", [live.data!], live.refresh)}>
+              {live.data.paused ? "Resume consumers …" : "Pause consumers …"}
+            </button>
             <button type="button" onClick={() => askPurge([live.data!], live.refresh)}>
               Purge …
             </button>
@@ -60,6 +64,15 @@ export function QueuePage(props: { vhost: string; name: string; tab: string }): 
         )}
       </PageHead>
       <Tabs label="Parts of the queue" current={tab} tabs={TABS.map(([key, title]) => [key, title, href(["queues", vhost, name, ...(key === "overview" ? [] : [key])])])} />
+      {live.data?.paused && (
+        <div class="notice warn" role="status">
+          <strong>Its consumers are paused.</strong>
+          <span>
+            {live.data.paused_by && `By ${live.data.paused_by}, `}
+            {live.data.paused_at && <Time at={live.data.paused_at} />} Publishes go on; nothing is delivered, whatever node a client is connected to.
+          </span>
+        </div>
+      )}
       <Loaded live={live}>{(queue) => <Part tab={tab} queue={queue} live={live} />}</Loaded>
     </>
   );

@@ -1,11 +1,12 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { act, quote } from "../api";
-import { age, bytes, clock, count, plural, shellCommands, shellWord, short, shortNode } from "../format";
+import { act, curlOf, may, quote } from "../api";
+import { askHarmless, commands, onQueues, type Outcome, told } from "../bulk";
+import { age, bytes, clock, count, plural, short, shortNode } from "../format";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Badge, Empty, Name, PageHead, Panel, Rate, stateTone } from "../parts/small";
+import { Badge, Empty, Name, PageHead, Panel, Rate, Same, stateTone } from "../parts/small";
 import { List } from "../parts/table";
 import { href } from "../router";
 import { vhost, within } from "../state";
@@ -118,11 +119,9 @@ export function askPurge(rows: Queue[], done: () => void): void {
     ),
     verb: `Drop ${plural(messages, "message")}`,
     typed: one ? one.name : `purge ${rows.length}`,
-    command: shellCommands(rows.map((row) => `warrenctl purge_queue -p ${shellWord(row.vhost)} ${shellWord(row.name)}`)),
-    run: async () => {
-      for (const row of rows) await act("DELETE", `queues/${quote(row.vhost, row.name)}/contents`);
-      done();
-    },
+    command: commands("purge_queue", rows),
+    run: () => onQueues("purge", rows).finally(done),
+    outcome: (outcome) => told(outcome as Outcome, "purged"),
     done: `${plural(rows.length, "queue")} purged`,
   });
 }
@@ -149,11 +148,13 @@ export function askDelete(rows: Queue[], done: () => void): void {
     ),
     verb: `Delete ${plural(rows.length, "queue")}`,
     typed: one ? one.name : `delete ${rows.length}`,
-    command: shellCommands(rows.map((row) => `warrenctl delete_queue -p ${shellWord(row.vhost)} ${shellWord(row.name)}`)),
+    command: commands("delete_queue", rows),
     run: async () => {
-      for (const row of rows) await act("DELETE", `queues/${quote(row.vhost, row.name)}`);
+      const outcome = await onQueues("delete", rows);
       done();
+      return outcome;
     },
+    outcome: (outcome) => told(outcome as Outcome, "deleted"),
     done: `${plural(rows.length, "queue")} deleted`,
   });
 }
@@ -170,6 +171,17 @@ export function QueuesPage(): JSX.Element {
           keyOf={(row) => `${row.vhost} ${row.name}`}
           bulk={(rows, clear) => (
             <>
+              <button type="button" onClick={() => askHarmless("pause", rows, clear)}>
+                Pause …
+              </button>
+              <button type="button" onClick={() => askHarmless("resume", rows, clear)}>
+                Resume …
+              </button>
+              {may.makePolicies() && (
+                <button type="button" onClick={() => askHarmless("sync", rows, clear)}>
+                  Synchronise …
+                </button>
+              )}
               <button type="button" onClick={() => askPurge(rows, clear)}>
                 Purge …
               </button>
@@ -179,8 +191,8 @@ export function QueuesPage(): JSX.Element {
             </>
           )}
           empty={
-            <Empty title="There is no queue yet.">
-              Clients declare their queues themselves, or add one below.
+            <Empty title="There is no queue yet." command="warrenctl pub hello 'a first message'">
+              Clients declare their queues themselves; so does this command. Or add one below.
             </Empty>
           }
           columns={[
@@ -253,10 +265,11 @@ function AddQueue(): JSX.Element {
   const [durable, setDurable] = useState("yes");
   const [autoDelete, setAutoDelete] = useState("no");
   const [pairs, setPairs] = useState<Pair[]>([]);
+  const path = `queues/${quote(where, name || "NAME")}`;
+  const body = { durable: durable === "yes", auto_delete: autoDelete === "yes", arguments: tableOf(pairs) };
   async function add(event: Event): Promise<void> {
     event.preventDefault();
-    const body = { durable: durable === "yes", auto_delete: autoDelete === "yes", arguments: tableOf(pairs) };
-    if (await attempt(() => act("PUT", `queues/${quote(where, name)}`, body), `Queue ${name} is there`)) setName("");
+    if (await attempt(() => act("PUT", path, body), `Queue ${name} is there`)) setName("");
   }
   const yesNo: [string, string][] = [
     ["yes", "yes"],
@@ -280,6 +293,7 @@ function AddQueue(): JSX.Element {
       <button type="submit" class="primary">
         Add queue
       </button>
+      <Same text={curlOf("PUT", path, body)} />
     </form>
   );
 }

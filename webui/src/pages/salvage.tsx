@@ -2,11 +2,11 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, get, quote } from "../api";
-import { bytes, clock, count, plural, shellWord, shortNode } from "../format";
+import { bytes, count, plural, shellWord, shortNode } from "../format";
 import { useLive } from "../live";
 import { ask, attempt, say } from "../parts/dialog";
 import { Choice, Field, Text, VhostChoice } from "../parts/forms";
-import { Badge, Empty, Facts, Failure, Loaded, PageHead, Panel } from "../parts/small";
+import { Badge, Empty, Facts, Failure, Loaded, PageHead, Panel, Time } from "../parts/small";
 import { Plain } from "../parts/table";
 import { go, href } from "../router";
 import { lineOf, type Piece, whatIsIn } from "../salvage";
@@ -26,12 +26,12 @@ export function SalvagePage(): JSX.Element {
               rows={[...rows].reverse()}
               keyOf={(row) => `${row.node} ${row.file}`}
               empty={
-                <Empty title="Nothing had to be put aside on any node that runs.">
+                <Empty title="Nothing had to be put aside on any node that runs." command="warrenctl salvage list">
                   When a disk gives back damaged bytes, or a mirror that lacked messages had to become master, what was cut off appears here, and can be brought back.
                 </Empty>
               }
               columns={[
-                { title: "When", show: (row) => clock(Date.parse(row.time)) },
+                { title: "When", show: (row) => <Time at={Date.parse(row.time)} /> },
                 { title: "Node", show: (row) => shortNode(row.node) },
                 {
                   title: "What",
@@ -128,7 +128,7 @@ export function SalvagePiecePage({ node, file }: { node: string; file: string })
       <Panel title="About it" actions={<Badge tone="warn">put aside</Badge>}>
         <Facts
           rows={[
-            ["When", clock(Date.parse(piece.time))],
+            ["When", <Time at={Date.parse(piece.time)} />],
             ["Node", piece.node],
             ...(hasMessages
               ? ([

@@ -1,8 +1,8 @@
 import type { JSX } from "preact";
 
 import { quote } from "../api";
-import { clock, duration, plural } from "../format";
-import { Empty, Panel } from "../parts/small";
+import { duration, plural, shellWord } from "../format";
+import { Empty, Panel, Time } from "../parts/small";
 import { List } from "../parts/table";
 import { href } from "../router";
 import type { ChannelDetails, Queue } from "../types";
@@ -27,10 +27,10 @@ export function Unacked({ queue }: { queue: Queue }): JSX.Element {
         noun="deliveries"
         noFilter
         keyOf={(row) => `${row.channel_details.name} ${row.delivery_tag}`}
-        empty={<Empty title="Nobody holds a message of this queue." />}
+        empty={<Empty title="Nobody holds a message of this queue." command={`warrenctl unacked -p ${shellWord(queue.vhost)} ${shellWord(queue.name)}`} />}
         columns={[
           { title: "Held for", show: (row) => duration(row.age_ms) },
-          { title: "Since", wide: true, show: (row) => clock(row.delivered_at) },
+          { title: "Since", wide: true, show: (row) => <Time at={row.delivered_at} /> },
           {
             title: "By",
             show: (row) =>

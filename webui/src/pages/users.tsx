@@ -2,11 +2,11 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, quote, session } from "../api";
-import { plural, shellWord } from "../format";
+import { plural, shellCommands, shellWord } from "../format";
 import { useLive } from "../live";
 import { ask, attempt } from "../parts/dialog";
 import { Drawer, Field, Text, VhostChoice } from "../parts/forms";
-import { Arguments, Badge, Facts, Loaded, PageHead, Panel } from "../parts/small";
+import { Arguments, Badge, Empty, Facts, Loaded, PageHead, Panel, Same } from "../parts/small";
 import { List, Plain } from "../parts/table";
 import { go, href } from "../router";
 
@@ -62,7 +62,7 @@ function askDelete(users: User[], done: () => void): void {
     ),
     verb: "Delete",
     typed: one ? one.name : `delete ${users.length}`,
-    command: `warrenctl delete_user ${shellWord(users[0]!.name)}`,
+    command: shellCommands(users.map((user) => `warrenctl delete_user ${shellWord(user.name)}`)),
     run: async () => {
       await act("POST", "users/bulk-delete", { users: users.map((user) => user.name) });
       done();
@@ -118,6 +118,7 @@ function UserForm({ user, onDone }: { user?: User; onDone: () => void }): JSX.El
   const [again, setAgain] = useState("");
   const [tags, setTags] = useState(user ? tagsOf(user) : []);
   const isWrong = password !== again;
+  const who = shellWord(name || "NAME");
   async function save(event: Event): Promise<void> {
     event.preventDefault();
     // Without a new password the old one has to be sent along, or it would be cleared.
@@ -154,6 +155,7 @@ function UserForm({ user, onDone }: { user?: User; onDone: () => void }): JSX.El
       <button type="submit" class="primary" disabled={isWrong}>
         {user ? "Save" : "Add user"}
       </button>
+      <Same text={shellCommands([...(user ? (password ? [`warrenctl change_password ${who}`] : []) : [`warrenctl add_user ${who}`]), `warrenctl set_user_tags ${who} ${tags.join(" ")}`])} />
     </form>
   );
 }
@@ -214,7 +216,7 @@ export function PermissionsPanel(props: { rows: Permission[]; onChange: () => vo
         label="Permissions"
         rows={props.rows}
         keyOf={(row) => `${row.vhost} ${row.user}`}
-        empty={<strong>{props.user ? "No access to any virtual host." : "Nobody may enter."}</strong>}
+        empty={<Empty title={props.user ? "No access to any virtual host." : "Nobody may enter."} command={`warrenctl set_permissions -p ${shellWord(props.vhost ?? "/")} ${shellWord(props.user ?? "USER")} '.*' '.*' '.*'`} />}
         columns={[
           props.user
             ? { title: "Virtual host", show: (row) => <a href={href(["vhosts", row.vhost])}>{row.vhost}</a> }
@@ -247,6 +249,7 @@ function PermissionForm(props: { onChange: () => void; user?: string; vhost?: st
     event.preventDefault();
     if (await attempt(() => act("PUT", `permissions/${quote(where, user)}`, rights), `${user} may enter ${where}`)) props.onChange();
   }
+  const words = [user || "USER", rights.configure, rights.write, rights.read].map((word) => (word ? shellWord(word) : "''"));
   return (
     <form class="form" onSubmit={(event) => void save(event)}>
       {!props.user && (
@@ -267,6 +270,7 @@ function PermissionForm(props: { onChange: () => void; user?: string; vhost?: st
       <button type="submit" class="primary">
         Set
       </button>
+      <Same text={`warrenctl set_permissions -p ${shellWord(where)} ${words.join(" ")}`} />
     </form>
   );
 }
@@ -289,6 +293,7 @@ function TopicPanel(props: { rows: TopicPermission[]; onChange: () => void; user
         </p>
       ),
       verb: "Remove",
+      command: `warrenctl clear_topic_permissions -p ${shellWord(row.vhost)} ${shellWord(row.user)} ${shellWord(row.exchange)}`,
       run: async () => {
         await act("DELETE", `topic-permissions/${quote(row.vhost, row.user, row.exchange)}`);
         props.onChange();
@@ -334,6 +339,7 @@ function TopicPanel(props: { rows: TopicPermission[]; onChange: () => void; user
           <button type="submit" class="primary">
             Set
           </button>
+          <Same text={`warrenctl set_topic_permissions -p ${shellWord(where)} ${shellWord(props.user)} ${shellWord(exchange)} ${shellWord(write)} ${shellWord(read)}`} />
         </form>
       </Drawer>
     </Panel>

@@ -1,13 +1,13 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { act, may, quote } from "../api";
+import { act, curlOf, may, quote } from "../api";
 import { count, plural, rate, shellWord } from "../format";
 import { useLive } from "../live";
 import { Chart } from "../parts/chart";
 import { ask, attempt } from "../parts/dialog";
 import { Drawer, Field, Text } from "../parts/forms";
-import { Badge, Facts, Loaded, PageHead, Panel, Tile } from "../parts/small";
+import { Badge, Facts, Loaded, PageHead, Panel, Same, Tile } from "../parts/small";
 import { List } from "../parts/table";
 import { go, href, place } from "../router";
 import { rateLines, spanQuery } from "../samples";
@@ -83,9 +83,10 @@ export function VhostsPage(): JSX.Element {
 function VhostForm({ row, onDone }: { row?: Vhost; onDone: () => void }): JSX.Element {
   const [name, setName] = useState(row?.name ?? "");
   const [description, setDescription] = useState(row?.description ?? "");
+  const path = `vhosts/${quote(name)}`;
   async function save(event: Event): Promise<void> {
     event.preventDefault();
-    if (await attempt(() => act("PUT", `vhosts/${quote(name)}`, { description }), `Virtual host ${name} is there`)) onDone();
+    if (await attempt(() => act("PUT", path, { description }), `Virtual host ${name} is there`)) onDone();
   }
   return (
     <form class="form" onSubmit={(event) => void save(event)}>
@@ -100,6 +101,7 @@ function VhostForm({ row, onDone }: { row?: Vhost; onDone: () => void }): JSX.El
       <button type="submit" class="primary">
         {row ? "Save" : "Add virtual host"}
       </button>
+      <Same text={row ? curlOf("PUT", path, { description }) : `warrenctl add_vhost ${shellWord(name || "NAME")}${description ? ` --description ${shellWord(description)}` : ""}`} />
     </form>
   );
 }
@@ -108,8 +110,16 @@ export function VhostPage({ name }: { name: string }): JSX.Element {
   const span = place.value.query.get("span") ?? "10m";
   const live = useLive<Vhost>(`vhosts/${quote(name)}?${spanQuery(span, "msg_rates")}`);
   const permissions = useLive<never[]>(may.administrate() ? `vhosts/${quote(name)}/permissions` : null);
-  async function trace(row: Vhost): Promise<void> {
-    if (await attempt(() => act("PUT", `vhosts/${quote(name)}`, { description: row.description, tracing: !row.tracing }), row.tracing ? "Tracing is off" : "Every message is copied to amq.rabbitmq.trace")) live.refresh();
+  function trace(row: Vhost): void {
+    ask({
+      title: row.tracing ? `Stop tracing ${row.name}?` : `Trace ${row.name}?`,
+      body: <p>{row.tracing ? "Messages are not copied any more." : "A copy of every message that is published or delivered goes to amq.rabbitmq.trace, which costs time. It ends with the node."}</p>,
+      verb: row.tracing ? "Stop" : "Trace",
+      isHarmless: true,
+      command: `warrenctl trace_${row.tracing ? "off" : "on"} -p ${shellWord(row.name)}`,
+      run: () => act("PUT", `vhosts/${quote(name)}`, { description: row.description, tracing: !row.tracing }).finally(live.refresh),
+      done: row.tracing ? "Tracing is off" : "Every message is copied to amq.rabbitmq.trace",
+    });
   }
   return (
     <Loaded live={live}>
@@ -118,7 +128,7 @@ export function VhostPage({ name }: { name: string }): JSX.Element {
           <PageHead title={row.name} trail={[["Virtual hosts", "#/vhosts"]]} sub={row.description}>
             {may.administrate() && (
               <>
-                <button type="button" onClick={() => void trace(row)}>
+                <button type="button" onClick={() => trace(row)}>
                   {row.tracing ? "Stop tracing" : "Trace"}
                 </button>
                 <button type="button" class="danger" onClick={() => void askDelete(row, () => go(["vhosts"]))}>

@@ -18,6 +18,8 @@ export interface Question {
   command?: string;
   isHarmless?: boolean;
   run: () => Promise<unknown>;
+  /** What is to be read of how it went before the dialog goes; null: nothing. */
+  outcome?: (result: unknown) => ComponentChildren | null;
   done?: string;
 }
 
@@ -63,6 +65,7 @@ function Asked({ asked }: { asked: Question }): JSX.Element {
   const [typed, setTyped] = useState("");
   const [isBusy, setBusy] = useState(false);
   const [failed, setFailed] = useState<string | null>(null);
+  const [told, setTold] = useState<ComponentChildren | null>(null);
   useEffect(() => {
     box.current?.showModal();
   }, []);
@@ -72,7 +75,10 @@ function Asked({ asked }: { asked: Question }): JSX.Element {
     setBusy(true);
     setFailed(null);
     try {
-      await asked.run();
+      const result = await asked.run();
+      const read = asked.outcome?.(result) ?? null;
+      setTold(read);
+      if (read !== null) return;
       if (asked.done) say(asked.done);
       question.value = null;
     } catch (error) {
@@ -81,6 +87,19 @@ function Asked({ asked }: { asked: Question }): JSX.Element {
     }
   }
 
+  if (told !== null) {
+    return (
+      <dialog ref={box} aria-labelledby="asked" onClose={() => (question.value = null)}>
+        <h2 id="asked">{asked.title}</h2>
+        <div class="dialog-body">{told}</div>
+        <div class="dialog-foot">
+          <button type="button" class="primary" onClick={() => (question.value = null)}>
+            Close
+          </button>
+        </div>
+      </dialog>
+    );
+  }
   const isReady = !isBusy && (asked.typed === undefined || typed === asked.typed);
   return (
     <dialog ref={box} aria-labelledby="asked" onClose={() => (question.value = null)}>

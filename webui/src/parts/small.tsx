@@ -127,6 +127,15 @@ export function Command({ text }: { text: string }): JSX.Element {
   );
 }
 
+/** What a form does, as a command. */
+export function Same({ text }: { text: string }): JSX.Element {
+  return (
+    <p class="same full">
+      The same from a terminal: <Command text={text} />
+    </p>
+  );
+}
+
 export function Facts({ rows }: { rows: [string, ComponentChildren][] }): JSX.Element {
   return (
     <dl class="facts">

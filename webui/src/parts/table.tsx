@@ -94,7 +94,7 @@ export function List<Row>(props: ListProps<Row>): JSX.Element {
         </span>
         <span class="spring" />
         {props.actions}
-        <ColumnChoice name={name} columns={props.columns} choices={choices} onCopy={() => copyTable(box.current)} />
+        <ColumnChoice name={name} columns={props.columns} choices={choices} onCopy={() => copyTable(box.current)} onCopyJson={() => copyRows(data?.items ?? [])} />
       </div>
       {live.error && <Failure error={live.error} />}
       {data && data.items.length > 0 && <Rows {...props} columns={columns} choices={choices} live={live} rows={data.items} />}
@@ -145,7 +145,12 @@ async function copyTable(box: HTMLElement | null): Promise<void> {
   await attempt(() => navigator.clipboard.writeText(text), `${plural(rows.length - 1, "row")} copied as CSV`);
 }
 
-function ColumnChoice<Row>(props: { name: string; columns: Column<Row>[]; choices: Choices; onCopy: () => Promise<void> }): JSX.Element {
+/** As the API has them, with the fields that were asked for. */
+async function copyRows(rows: unknown[]): Promise<void> {
+  await attempt(() => navigator.clipboard.writeText(JSON.stringify(rows, null, 2)), `${plural(rows.length, "row")} copied as JSON`);
+}
+
+function ColumnChoice<Row>(props: { name: string; columns: Column<Row>[]; choices: Choices; onCopy: () => Promise<void>; onCopyJson: () => Promise<void> }): JSX.Element {
   const box = useRef<HTMLDetailsElement>(null);
   useEffect(() => {
     function onAway(event: Event): void {
@@ -182,6 +187,9 @@ function ColumnChoice<Row>(props: { name: string; columns: Column<Row>[]; choice
           </button>
           <button type="button" class="quiet" onClick={() => void props.onCopy()}>
             Copy as CSV
+          </button>
+          <button type="button" class="quiet" onClick={() => void props.onCopyJson()}>
+            Copy as JSON
           </button>
         </div>
       </div>

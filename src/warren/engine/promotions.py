@@ -1,0 +1,89 @@
+"""What is told of a promotion: who was the master before, how long it took, and what it cost.
+
+Each replica keeps who was the master, and since when it knows that this one is gone. Clocks are
+this node's own, so what it takes is measured on the node that takes over: from the moment when it
+lost its link to the old master, or heard of the new view, to the moment when it serves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from warren.replication.types import View
+
+#: The old master is there and has everything still: it was asked to hand over.
+HANDOVER = "handover"
+#: It is gone, and a mirror that had everything took its place.
+FAILURE = "failure"
+#: It is gone, and a mirror that may lack messages took its place.
+UNCLEAN = "unclean"
+#: Nobody else was the master before: the queue was down, and its replica is back.
+RETURN = "return"
+
+
+class Succession:
+    """Of one replica on this node."""
+
+    __slots__ = ("_before", "_here", "_is_unclean", "_noticed_ms", "_view")
+
+    def __init__(self, here: str) -> None:
+        self._here = here
+        self._view: View | None = None
+        #: Who was the last master, if it was another.
+        self._before: str | None = None
+        self._noticed_ms: int | None = None
+        #: It is the master by a view that gave up what it may lack.
+        self._is_unclean = False
+
+    def view_changed(self, view: View, now_ms: int) -> None:
+        """The cluster has agreed on another view."""
+        was = None if self._view is None else self._view.master
+        if was is not None and was != self._here:
+            self._before = was
+        if view.master == self._here and was != self._here and self._noticed_ms is None:
+            self._noticed_ms = now_ms
+        elif view.master is not None and view.master != self._here:
+            # Another one serves: what was noticed before is over.
+            self._noticed_ms = None
+            self._is_unclean = False
+        # Later views of the same master, before it serves, do not say so any more.
+        self._is_unclean |= view.master == self._here and view.unclean == view.epoch
+        self._view = view
+
+    def peer_down(self, peer: str, now_ms: int) -> None:
+        """The link to a node is lost."""
+        is_master = self._view is not None and self._view.master == peer
+        if is_master and self._noticed_ms is None:
+            self._noticed_ms = now_ms
+
+    def peer_up(self, peer: str) -> None:
+        """It was only the link."""
+        if self._view is not None and self._view.master == peer:
+            self._noticed_ms = None
+
+    def served(self, now_ms: int, flagged: int, was_early: bool = False) -> dict[str, Any]:
+        """This node serves; `flagged` messages go out as redelivered.
+
+        `was_early`: the old master has confirmed before its mirrors had everything.
+        """
+        view, before = self._view, self._before
+        cause = RETURN
+        if self._is_unclean:
+            cause = UNCLEAN
+        elif before is not None:
+            is_there = view is not None and before in view.in_sync
+            cause = HANDOVER if is_there else FAILURE
+        took_ms = 0 if self._noticed_ms is None else now_ms - self._noticed_ms
+        self._before = self._noticed_ms = None
+        self._is_unclean = False
+        return {
+            "node": self._here,
+            "from": before,
+            "cause": cause,
+            "took_ms": took_ms,
+            # Of a master that is gone nobody knows how much more it had, until it is back.
+            "dropped": None if cause == UNCLEAN or (was_early and cause == FAILURE) else 0,
+            # After a handover clients keep what they hold.
+            "redelivered": None if cause == HANDOVER else flagged,
+        }
