@@ -58,6 +58,10 @@ class Join(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     is_new: bool = True
 
 
+#: Why one is refused that is a voter, and has lost what it knew.
+MEMBER_ALREADY = "{} is a member already; forget it before it joins anew"
+
+
 class JoinRefused(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The node cannot be taken in, for a reason that will not pass by itself."""
 

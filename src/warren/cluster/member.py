@@ -209,9 +209,9 @@ class Member:
         elif kind == frames.JOIN:
             self._on_join(frames.decode(frames.Join, payload))
         elif kind == frames.JOIN_REFUSED:
-            refused = frames.decode(frames.JoinRefused, payload)
+            reason = frames.decode(frames.JoinRefused, payload).reason
             if not self._is_member():
-                self._refuse(refused.reason)
+                self._refuse(reason)
         elif kind == frames.STOPPED:
             self._liveness.stopped(sender, frames.decode(frames.Stopped, payload).incarnation)
             if self.is_leader:
@@ -375,8 +375,7 @@ class Member:
 
     def _apply(self, effect: raft_effects.Apply) -> None:
         index = effect.first_index - 1
-        for entry in effect.entries:
-            index += 1
+        for index, entry in enumerate(effect.entries, effect.first_index):
             if entry.kind is EntryKind.COMMAND:
                 self._apply_command(index, entry.data)
             elif entry.kind is EntryKind.MEMBERSHIP:
@@ -446,8 +445,7 @@ class Member:
     # -- proposing
 
     def _propose(self, command: Command, size: int = 0) -> int:
-        self._last_ticket += 1
-        ticket = self._last_ticket
+        ticket = self._last_ticket = self._last_ticket + 1
         if size > frames.CHANGE_BYTES_MAX:
             self._effects.append(effects.ProposalFailed(ticket, effects.Why.TOO_LARGE))
         elif self._proposals.is_full:
@@ -459,14 +457,12 @@ class Member:
     def _register(self) -> None:
         """Say that a new life of this node has begun, once it is a member."""
         if not self._register_ticket and self.node in self.raft.membership.nodes:
-            self._last_ticket += 1
-            self._register_ticket = self._last_ticket
+            self._register_ticket = self._last_ticket = self._last_ticket + 1
             register = Register(self.node, self.incarnation, self._fresh)
             self._proposals.add_first(self._register_ticket, encode_command(register))
 
     def _bear_witness(self, leader: str) -> None:
-        metadata = self._machine.metadata
-        witness = self._witnessing.due(metadata, leader) if metadata.unseen else None
+        witness = self._witnessing.due(self._machine.metadata, leader)
         if witness is not None:
             self._proposals.add_first(NOBODY, encode_command(witness))
 
@@ -591,16 +587,14 @@ class Member:
             self._seeds.rotate(-1)
 
     def _on_join(self, join: frames.Join) -> None:
-        if self.is_leader:
-            if join.node in self.raft.membership.voters:
-                if not join.is_new:
-                    return  # It was let in before it went down, and will hear so.
-                # With its disk lost it could vote twice in one term.
-                reason = f"{join.node} is a member already; forget it before it joins anew"
-                payload = frames.encode(frames.JoinRefused(reason))
-                self._send(join.node, frames.JOIN_REFUSED, payload)
-            elif join.node not in self._machine.leaving:
+        if not self.is_leader:
+            if self.raft.leader is not None and not join.forwarded:
+                payload = frames.encode(frames.Join(join.node, True, join.is_new))
+                self._send(self.raft.leader, frames.JOIN, payload)
+        elif join.node not in self.raft.membership.voters:
+            if join.node not in self._machine.leaving:
                 self._joining[join.node] = self._now_ms
-        elif self.raft.leader is not None and not join.forwarded:
-            payload = frames.encode(frames.Join(join.node, True, join.is_new))
-            self._send(self.raft.leader, frames.JOIN, payload)
+        elif join.is_new:
+            # With its disk lost it could vote twice in one term. Others will hear they were let in.
+            payload = frames.encode(frames.JoinRefused(frames.MEMBER_ALREADY.format(join.node)))
+            self._send(join.node, frames.JOIN_REFUSED, payload)

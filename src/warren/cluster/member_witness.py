@@ -30,7 +30,7 @@ class Witnessing:
     def due(self, metadata: Metadata, leader: str | None) -> Witness | None:
         """What this node is to say. One is enough: whoever leads, or the first that can."""
         own, bearers = self._own, metadata.bearers
-        if self.is_under_way or bearers.get(own.node) != own.incarnation:
+        if not metadata.unseen or self.is_under_way or bearers.get(own.node) != own.incarnation:
             return None
         nodes = metadata.nodes()
         alive = [name for name in sorted(bearers) if nodes[name].is_alive]

@@ -519,9 +519,7 @@ cdef class ReplicaLog(MirrorPort):
             if operation.kind == OP_PUBLISH:
                 if operation.flags & marked_so != marked_so:
                     continue
-                message = operation.message
-                if message is None:
-                    message = self.journal.fetch(operation.place)
+                message = operation.message or self.journal.fetch(operation.place)
                 if message is not None:
                     found[operation.slot] = message
             elif operation.kind == OP_GONE:
@@ -542,9 +540,7 @@ cdef class ReplicaLog(MirrorPort):
             position -= 1
             slot = level << LEVEL_SHIFT | position
             entry = self.queue.entry_at(slot)
-            if entry is NULL:
-                continue
-            message = self.queue.look_at(entry)
+            message = None if entry is NULL else self.queue.look_at(entry)
             if message is None:
                 continue
             index = index_of(self.journal, message.place, self.queue.queue_id)

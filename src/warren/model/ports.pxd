@@ -20,8 +20,8 @@ cdef enum:
 cdef enum:
     NO_SLOT = -1
 
-# How `JournalPort.stage` is to write a message, and how it comes back: bits as in records. From bit 5
-# on: when it came (queue/marks.pxd).
+# How `JournalPort.stage` is to write a message, and how it comes back: bits as in records. From
+# bit 5 on: when it came (queue/marks.pxd).
 cdef enum:
     STAGE_OPENED = 1   # it and all before it may be delivered
     STAGE_GONE = 8     # the queue does not keep it; another of its own leaves by it

@@ -576,11 +576,8 @@ class NodeCluster(OperatedCluster, PeerOwner):
 
     def _who_can_be_asked(self) -> tuple[list[str], list[str]]:
         others = [name for name in self.member_names() if name != self._node.name]
-        running = []
-        for name in others:
-            facts = self.facts.of(name)
-            if facts is not None and facts.is_open:
-                running.append(name)
+        known = {name: self.facts.of(name) for name in others}
+        running = [name for name, facts in known.items() if facts is not None and facts.is_open]
         return running, [name for name in others if name not in running]
 
     @contextmanager

@@ -1,10 +1,11 @@
 """When things came that have a number each: marks here and there, not a time for every one.
 
-Messages of a queue have rising positions, operations of a ring rising indexes. A mark says that from
-a number on everything came at a time, until the next mark. Who makes marks decides how close they
-are. There are never more than a number of them: when they are too many, those go first that make the
-least difference, measured by how old they are. So what is told is never too young, and too old by
-a little only: by as much as marks are apart while they are few, later by some hundredths of the age.
+Messages of a queue have rising positions, operations of a ring rising indexes. A mark says that
+from a number on everything came at a time, until the next mark. Who makes marks decides how close
+they are. There are never more than a number of them: when they are too many, those go first that
+make the least difference, measured by how old they are. So what is told is never too young, and
+too old by a little only: by as much as marks are apart while they are few, later by some hundredths
+of the age.
 
 A mark may carry a size besides, which rises too: how many bytes there were before its number.
 """
