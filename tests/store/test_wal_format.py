@@ -109,7 +109,8 @@ def check_indexes(found: Read) -> None:
 def read_checkpoint(found: Read, data: bytes, name: str) -> dict[int, int]:
     """How many messages each queue has in it."""
     magic, version, crc = struct.unpack_from("<8sII", data)
-    assert (magic, version) == (b"WARRENCP", found.version)
+    assert magic == b"WARRENCP"
+    assert f"format version (4; {version}," in PAGE.read_text()
     assert crc == checksum(data[16:], checksum(data[8:12]))
     sequence, newest, salt, clean, metadata, segments, queues = struct.unpack_from(
         "<QIIB3xQII", data, 16
@@ -153,8 +154,23 @@ def count_in(found: Read, data: bytes) -> int:
             assert all(number * 128 + row[0] < following for row in rows)
             count += len(rows)
             at += length
-    assert at == len(data)
+    assert struct.unpack_from("<II", data, at) == (0, 0), "no cursors"
+    check_arrivals(data, at + 8)
     return count
+
+
+def check_arrivals(data: bytes, at: int) -> None:
+    """Marks rise, and so do the times, where they are known."""
+    (levels,) = struct.unpack_from("<H", data, at)
+    at += 2
+    for _ in range(levels):
+        _priority, marks = struct.unpack_from("<BH", data, at)
+        at += 3
+        rows = [struct.unpack_from("<QQ", data, at + 16 * i) for i in range(marks)]
+        assert rows == sorted(rows)
+        assert [when for _, when in rows] == sorted(when for _, when in rows)
+        at += 16 * marks
+    assert at == len(data)
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["crashed", "stopped"])
@@ -165,7 +181,7 @@ def test_files_are_as_the_page_says(clean: bool) -> None:
         if name.endswith(".wal"):
             read_segment(found, name, told.files[name])
     page = PAGE.read_text()
-    assert f"Format version {found.version}, of segments and of checkpoints" in page
+    assert f"Format version {found.version} of segments" in page
     assert f"| 8 | 4 | format version ({found.version}) |" in page
     assert {name for name, *_ in found.records.values()} >= {
         *("PUBLISH", "GONE", "WATERMARK", "INDEX", "METADATA", "PLACED", "REQUEUE")
