@@ -136,3 +136,35 @@ def test_a_piece_is_thrown_away_by_its_name_only(
     assert folder.find("queue-2-2.messages") is None
     browser.wait_gone("main >> text=3 messages of gone")
     assert browser.troubles() == []
+
+
+def test_headers_of_dead_letters_are_columns(browser: Browser, cluster: Cluster, api: Api) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(cluster.url(1)))
+    channel = connection.channel()
+    to_grave = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "ui.tenants"}
+    channel.queue_declare("ui.tenants", durable=True)
+    channel.queue_declare("ui.short", durable=True, arguments={**to_grave, "x-message-ttl": 1})
+    for tenant in ("berlin", "lisbon"):
+        headers = {"tenant": tenant, "try": 1}
+        channel.basic_publish("", "ui.short", b"x", pika.BasicProperties(headers=headers))
+    connection.close()
+    try:
+        browser.go("queues/%2F/ui.tenants/messages")
+        browser.wait("text=Look into the queue")
+        browser.click("button:has-text('As a table')")
+        for _ in range(50):
+            browser.click("button.primary:has-text('Look')")
+            rows = browser.texts("main table tbody tr")
+            if len(rows) == 2:
+                break
+        assert [("berlin" in row, "lisbon" in row) for row in rows] == [
+            (True, False),
+            (False, True),
+        ]
+        assert all("ui.short" in row for row in rows)
+        browser.click("label:has-text('tenant')")
+        assert not any("berlin" in row for row in browser.texts("main table tbody tr"))
+        assert browser.troubles() == []
+    finally:
+        for name in ("ui.tenants", "ui.short"):
+            api.call("DELETE", f"queues/%2F/{name}")

@@ -9,6 +9,7 @@ import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text } from "../parts
 import { Badge, Empty, Facts, Json, Panel, Same, Time } from "../parts/small";
 import { askRedrive } from "../redrive";
 import type { Message, Queue } from "../types";
+import { MessageTable } from "./messagetable";
 
 const SHOWN_CHARACTERS = 4000;
 
@@ -122,6 +123,7 @@ function Look({ queue }: { queue: Queue }): JSX.Element {
   const [offset, setOffset] = useState(0);
   const [found, setFound] = useState<Message[] | null>(null);
   const [failed, setFailed] = useState<string | null>(null);
+  const [isTable, setTable] = useState(false);
   async function look(from: number): Promise<void> {
     try {
       const body = { count: Number(amount), offset: from, encoding: "auto", truncate: 50000 };
@@ -139,6 +141,9 @@ function Look({ queue }: { queue: Queue }): JSX.Element {
       actions={
         <>
           <Choice label="How many" value={amount} onChange={setAmount} options={["1", "10", "50"].map((each) => [each, each])} />
+          <button type="button" aria-pressed={isTable} onClick={() => setTable(!isTable)}>
+            As a table
+          </button>
           <button type="button" class="primary" onClick={() => void look(0)}>
             Look
           </button>
@@ -152,7 +157,8 @@ function Look({ queue }: { queue: Queue }): JSX.Element {
         </div>
       )}
       {found && found.length === 0 && <Empty title={offset ? "There are no more." : "No message waits in this queue."} command={offset ? undefined : `warrenctl tail -p ${shellWord(queue.vhost)} ${shellWord(queue.name)}`} />}
-      {found?.map((message, i) => <MessageView key={`${offset} ${i}`} message={message} number={offset + i + 1} />)}
+      {found && found.length > 0 && isTable && <MessageTable messages={found} first={offset + 1} onOpen={() => setTable(false)} />}
+      {!isTable && found?.map((message, i) => <MessageView key={`${offset} ${i}`} message={message} number={offset + i + 1} />)}
       {found && (found.length > 0 || offset > 0) && (
         <div class="pager">
           <button type="button" disabled={offset === 0} onClick={() => void look(Math.max(0, offset - Number(amount)))}>
