@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from sim.run import Result, run_seed
 from sim.run_aimed import run_aimed
+from sim.run_async import run_async
 from sim.run_broker import BrokerResult, run_broker
 from sim.run_dead_letters import run_dead_letters
 from sim.run_members import MemberResult, run_members
@@ -25,8 +26,9 @@ AnyResult = Result | MemberResult | PlacedResult | RingResult | BrokerResult
 #: `places:17` for policies and where mirrors go, `rings:17` for the core of mirrored queues,
 #: `brokers:17` for all of it: brokers with clients, queues, store and links; `wide:17` for the same
 #: with limits, lifetimes, priorities, promotions that lose, damage, and nodes that come and go;
-#: `aimed:17` for such with trouble that is aimed at one rule, `letters:17` for dead letters, and
-#: `passing:17` for transient queues and clients that acknowledge nothing.
+#: `aimed:17` for such with trouble that is aimed at one rule, `letters:17` for dead letters,
+#: `passing:17` for transient queues and clients that acknowledge nothing, and `early:17` for queues
+#: that confirm before their mirrors have it.
 RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "raft": run_seed,
     "members": run_members,
@@ -37,6 +39,7 @@ RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "aimed": run_aimed,
     "letters": run_dead_letters,
     "passing": run_passing,
+    "early": run_async,
 }
 
 
@@ -86,13 +89,14 @@ def main() -> int:
     parser.add_argument("--aimed", type=int, default=150, help="and with aimed trouble (150)")
     parser.add_argument("--letters", type=int, default=150, help="and with dead letters (150)")
     parser.add_argument("--passing", type=int, default=150, help="and transient ones (150)")
+    parser.add_argument("--early", type=int, default=150, help="and of early confirms (150)")
     parser.add_argument("--first", type=int, default=1_000_000, help="the first seed (1000000)")
     parser.add_argument("--jobs", type=int, default=CORES, help="processes (one a core)")
     parser.add_argument(
         "--show",
         metavar="SEED",
         help="run this one and tell everything: 17, members:17, places:17, rings:17, brokers:17, "
-        "wide:17, aimed:17, letters:17 or passing:17",
+        "wide:17, aimed:17, letters:17, passing:17 or early:17",
     )
     options = parser.parse_args()
     if options.show is not None:
@@ -108,6 +112,7 @@ def main() -> int:
         "wide": options.wide,
         "aimed": options.aimed,
         "letters": options.letters,
+        "early": options.early,
         "passing": options.passing,
     }
     numbers = [
