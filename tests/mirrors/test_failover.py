@@ -20,6 +20,7 @@ from cluster_clients import (
     publish,
 )
 from rings import (
+    Ring,
     await_ring,
     await_that,
     clear_policy,
@@ -232,6 +233,10 @@ def test_an_exclusive_queue_goes_with_its_node(cluster: Cluster, clients: Client
         assert is_gone(clients.channel(node), ha)
 
 
+def _is_level(ring: Ring) -> bool:
+    return all(row["lag_messages"] == 0 for row in ring.shown["replicas"])
+
+
 def test_an_auto_delete_queue_goes_with_its_last_consumer(
     cluster: Cluster, clients: Clients, ha: str
 ) -> None:
@@ -241,6 +246,8 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(
     await_ring(cluster, ha, master=1, synchronised=NODES)
     Inbox(channel, ha)
     eventually(lambda: queue_row(cluster, 2, ha).get("consumers"), 1, LONG_S)
+    # That it has had a consumer is an operation like others: it takes some ms to the mirrors.
+    await_that(cluster, ha, _is_level, "all mirrors to have everything")
     cluster.kill(1)
     eventually(lambda: ring_of(cluster, ha) is None, within_s=LONG_S)
 

@@ -328,7 +328,7 @@ def test_a_copy_can_be_stopped(name: str) -> None:
 
 def _syncs_told(cluster: Cluster, name: str) -> list[str]:
     """What the events of the master say of copies to the second node."""
-    events = api(cluster, 3, "GET", "/warren/events?names=queue.sync")
+    events = api(cluster, 3, "GET", "/warren/events?names=queue.sync_")
     assert isinstance(events, list)
     told = [event["details"] for event in events]
     assert {(row["name"], row["node"]) for row in told} == {(name, cluster.nodes[1])}
