@@ -123,6 +123,8 @@ TABLE: dict[str, tuple[str, Row]] = {
     "close_all_user_connections": ("u", administrators()),
     "delete_queue": ("q", anybody()),
     "purge_queue": ("q", anybody()),
+    "pause_queue": ("q", anybody()),
+    "resume_queue": ("q", anybody()),
     # Mirrored queues
     "mirrors": ("q", anybody()),
     "explain": ("q", anybody()),
@@ -185,6 +187,8 @@ TABLE: dict[str, tuple[str, Row]] = {
     "shovel_status": ("", monitors()),
     "delete_shovel": ("s", policymakers()),
     "restart_shovel": ("s", policymakers()),
+    "pause_shovel": ("s", policymakers()),
+    "resume_shovel": ("s", policymakers()),
     # Live, the screen, speed, trouble
     "events": ("--for 1", monitors()),
     "consume_event_stream": ("--for 1", monitors()),
