@@ -22,7 +22,7 @@ LOOKING = ("Policies", "Operator policies", "Virtual hosts", "Limits")
 USERS: dict[str, tuple[set[str], bool]] = {
     "paul": ({*EVERYBODY, *LOOKING}, False),
     "petra": ({*EVERYBODY, *LOOKING, "Definitions"}, True),
-    "olga": ({*EVERYBODY, *LOOKING, "Cluster", "Nodes", "Log"}, False),
+    "olga": ({*EVERYBODY, *LOOKING, "Cluster", "Nodes", "Log", "Shovels"}, False),
 }
 STEPS = {
     "Overview": "",
