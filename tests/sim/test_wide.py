@@ -37,7 +37,7 @@ FOUND = {
 CAUGHT = {
     "DropsWithoutSalvage": ("unclean", 41),
     "IgnoresTheFloor": ("floor", 27),
-    "PutsNothingAside": ("unclean", 53),
+    "PutsNothingAside": ("unclean", 234),
     "TellsNoLoss": ("unclean", 53),
     "StandsInLineEarly": ("", 140),
 }

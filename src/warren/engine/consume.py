@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from warren.engine import remote_consume, shards
 from warren.engine.direct_reply import new_address
-from warren.engine.errands import take_errand
+from warren.engine.errands import take_errand, undo
 from warren.engine.opening import until_open
 from warren.engine.queues import check_exclusive, drop_unused, note_consumer, touch
 from warren.engine.shard_members import SHARD_OF, drop, take_others
@@ -20,6 +20,8 @@ from warren.session.names import DIRECT_REPLY_TO
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
     from warren.engine.engine import Engine
+    from warren.model.errand import Errand
+    from warren.session.connection import Connection
 
 
 def consume(
@@ -43,9 +45,7 @@ def consume(
         return _consume_replies(engine, channel, tag, no_ack)
     connection = channel.connection
     name, arguments = shards.choose_first(engine, connection, name, exclusive, arguments, errand)
-    queue: AmqpQueue = connection.vhost.queue(name)
-    engine.check_access(connection, "queue", name, "read")
-    engine.check_owner(connection, queue)
+    queue = _readable(engine, connection, name, errand)
     priority = _priority(queue, arguments)
     if queue.is_remote:
         return remote_consume.attach(
@@ -58,6 +58,23 @@ def consume(
     )
     channel.consumers[tag] = consumer
     return consumer
+
+
+def _readable(
+    engine: Engine, connection: Connection, name: str, errand: Errand | None
+) -> AmqpQueue:
+    """A queue that the client may read from. Raises: then what its home has done is undone.
+
+    It may have lost its master while the home's answer was on its way.
+    """
+    try:
+        queue: AmqpQueue = connection.vhost.queue(name)
+        engine.check_access(connection, "queue", name, "read")
+        engine.check_owner(connection, queue)
+    except Exception:
+        undo(errand)
+        raise
+    return queue
 
 
 def _priority(queue: AmqpQueue, arguments: dict[str, Any]) -> int:
@@ -207,9 +224,7 @@ def get(
     """(message, delivery tag, redelivered, ready messages left), or None from an empty queue."""
     connection = channel.connection
     errand = take_errand(connection)
-    queue: AmqpQueue = connection.vhost.queue(name)
-    engine.check_access(connection, "queue", name, "read")
-    engine.check_owner(connection, queue)
+    queue = _readable(engine, connection, name, errand)
     if queue.is_remote or remote_consume.is_fetched(errand):
         return remote_consume.get(engine, channel, queue, no_ack, errand)
     touch(engine, queue)

@@ -58,6 +58,13 @@ def abandon_errand(connection: Connection) -> None:
         errand.when_done(partial(undone.abandon, errand))
 
 
+def undo(errand: Errand | None) -> None:
+    """Nobody takes what came of an errand that has ended: its queue cannot be used any more."""
+    undone = memo_of(errand, Undone)
+    if errand is not None and undone is not None:
+        undone.abandon(errand)
+
+
 def take_errand(connection: Connection) -> Errand | None:
     """The errand that the same method has started before; raises the error that it ended with.
 
