@@ -46,6 +46,8 @@ class Mirrors:
         self.copies = Copies(engine)
         #: By the queue's number.
         self.by_number: dict[int, Mirror] = {}
+        #: By number, queues of this node that wait for the cluster's word to get a ring.
+        self._kept: dict[int, AmqpQueue] = {}
         self.hours = CopyHours(engine, self.by_number.values)
         self._journal: Journal | None = None
         #: Where messages go that are cut off; None: nowhere, in tests.
@@ -176,7 +178,9 @@ class Mirrors:
         is_part = here in view.in_sync or here in view.learners
         if mirror is None:
             if is_part and not registered and not queue.is_remote:
-                self._begin_again(queue)
+                self._keep_waiting(queue)
+            elif registered and not is_part:
+                self._give_up_waiting(number)
             if not is_part or not registered:
                 return
             mirror = self._begin(queue, view.master == here)
@@ -212,7 +216,11 @@ class Mirrors:
     def _begin(self, queue: Any, is_master: bool) -> Mirror:
         """A queue of this node gets a ring, or this node a copy of another's."""
         assert self._journal is not None
-        if queue.is_remote:
+        kept = self._kept.pop(queue.number, None)
+        if kept is not None:
+            # It stands for nothing any more, and serves when its replica does.
+            queue, is_master = kept, False
+        elif queue.is_remote:
             queue = self._make_copy(queue)
         elif not queue.queue_id:
             # Transient: its log ends with the cluster's memory of it, not with this node.
@@ -225,14 +233,23 @@ class Mirrors:
         mirror.take_part(serves_already=is_master)
         return mirror
 
-    def _begin_again(self, queue: Any) -> None:
+    def _keep_waiting(self, queue: Any) -> None:
         """This node starts, and by an old view it has a replica; its log knows of none.
 
         It was dropped since, or the node died before its log had it. As a queue without mirrors it
-        would be served at once, though others may be its replicas by now.
+        would be served at once, though others may be its replicas by now. What it has is kept until
+        the cluster has said who they are.
         """
-        self._begin(queue, is_master=False)
+        self._kept[queue.number] = queue
         moving.become_remote(self.engine, queue, None)
+
+    def _give_up_waiting(self, number: int) -> None:
+        """Others have the queue."""
+        kept = self._kept.pop(number, None)
+        if kept is not None:
+            assert self._journal is not None
+            self._journal.queues.pop(number, None)
+            kept.detach()
 
     def _drop(self, number: int, view: View) -> None:
         mirror = self.by_number[number]
@@ -243,6 +260,7 @@ class Mirrors:
 
     def queue_removed(self, number: int) -> None:
         """The queue is deleted."""
+        self._give_up_waiting(number)
         if number in self.by_number:
             log = self.by_number[number].log
             self._strike_off(number)
