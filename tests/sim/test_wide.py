@@ -39,7 +39,6 @@ CAUGHT = {
     "IgnoresTheFloor": ("floor", 27),
     "PutsNothingAside": ("unclean", 234),
     "TellsNoLoss": ("unclean", 53),
-    "StandsInLineEarly": ("", 140),
 }
 #: How many schedules of that kind are tried, where the one that it was is another by now.
 TRIES = 40

@@ -16,7 +16,6 @@ from warren.node.views import QueueViews
 from warren.replication.replica import Replica
 
 _become_local = moving.become_local
-_begin = moving.begin
 _move_home = QueueViews._move_home
 
 
@@ -36,12 +35,6 @@ def _govern_late(engine: Any, queue: Any, keep_deliveries: bool = False) -> None
     queue.configure(now_ms=engine.clock.now_ms())
     _become_local(engine, queue, keep_deliveries)
     queue.govern(queue.effective, engine.clock.now_ms())
-
-
-def _begin_in_line(engine: Any, homes: Any, queue: Any, consumers: list[Any]) -> None:
-    for consumer in consumers:
-        consumer.move_to(queue)
-    _begin(engine, homes, queue, consumers)
 
 
 def _stay_absent(views: QueueViews, queue: Any, view: Any, planned: bool) -> None:
@@ -70,7 +63,6 @@ MUTANTS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
         (Rings, "are_damaged", property(_never)),
     ),
     "GovernsLate": ((moving, "become_local", _govern_late),),
-    "StandsInLineEarly": ((moving, "begin", _begin_in_line),),
     "StaysAbsent": ((QueueViews, "_move_home", _stay_absent),),
     "DeletesAsAnybody": ((Change, "epoch", None),),
 }
