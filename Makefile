@@ -13,6 +13,8 @@ CRASH ?=
 SIM ?=
 SEEDS ?= 2000
 STORE_SIM ?= --seeds 20000
+# make compare COMPARE="--seconds 30 --only rabbitmq:autoheal,warren:autoheal"
+COMPARE ?= --seconds 90
 # make faults FAULTS="--seconds 180 --seed 7": 17 runs; make faults FAULTS="--runs 3": the first of them
 FAULTS ?= --seconds 60
 # make spark-kills SPARK_KILLS="--kills 30 --seed 7", make bench-spark BENCH_SPARK="--rows 1000000"
@@ -29,7 +31,7 @@ WEBUI_SOURCES := $(shell find webui/src webui/public -type f) webui/index.html w
 # Node.js of the machine, or the one that $(VENV)/.node has brought.
 NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 
-.PHONY: run demo test check timing lint types layers webui webui-check wheel pictures bench suites crash faults soak sim store-sim spark-kills bench-spark clean
+.PHONY: run demo test check timing lint types layers webui webui-check wheel pictures bench suites crash faults compare soak sim store-sim spark-kills bench-spark clean
 
 # Three nodes, a mirrored queue, a workload, the archive beside it; Ctrl-C ends it.
 run: $(VENV)/.built $(WEBUI)
@@ -105,8 +107,7 @@ bench: $(VENV)/.built
 	$(BIN)/python -m bench $(BENCH)
 
 # Clusters in virtual time, each from a seed; a failure says which. One again: SIM="--show SEED".
-# Mirrored queues alone: SEEDS=0 SIM="--members 0 --places 0 --rings 20000"; with all of the product around them:
-# SEEDS=0 SIM="--members 0 --places 0 --rings 0 --brokers 20000".
+# SEEDS is how many in all, of every kind some; of some kinds only: SIM="--only rings,brokers".
 sim: $(VENV)/.built
 	cd tests && ../$(BIN)/python -m sim --seeds $(SEEDS) $(SIM)
 
@@ -126,6 +127,10 @@ crash: $(VENV)/.built
 # workloads on mirrored ones, on three nodes and on five. Renews docs/faults.md.
 faults: $(VENV)/.built
 	$(BIN)/python tests/cluster/faults.py --matrix --document $(FAULTS)
+
+# Warren and Debian's rabbitmq-server under the same faults. Renews docs/comparison.md.
+compare: $(VENV)/.built
+	PYTHONPATH=. $(BIN)/python tests/cluster/compare.py --document $(COMPARE)
 
 # A steady load for half an hour, a node restarted every two minutes: is everything flat?
 soak: $(VENV)/.built

@@ -15,6 +15,8 @@ from warren.testing import Cluster
 
 #: How long a node whose disk fails may take to end.
 END_S = 30.0
+#: How long a node is suspended, or cut off, at least and at most.
+LASTING_S = (0.5, 5.0)
 HOUR_MS = 3_600_000
 #: By name, how often each is drawn. What needs more than plain queues on bare nodes is added below.
 ALWAYS = {
@@ -52,8 +54,10 @@ class Chaos:
         disks: BadDisks | None = None,
         must: Sequence[str] = (),
         only: Iterable[str] = (),
+        lasting_s: tuple[float, float] = LASTING_S,
     ) -> None:
         self._cluster = cluster
+        self._lasting_s = lasting_s
         self._dice = dice
         self._say = say
         self._disks = disks
@@ -136,7 +140,7 @@ class Chaos:
         self._say("all were restarted")
 
     def _pause(self) -> None:
-        node, seconds = self._node(), self._dice.uniform(0.5, 5.0)
+        node, seconds = self._node(), self._dice.uniform(*self._lasting_s)
         self._say(f"pause {node} for {seconds:.1f} s")
         self._cluster.pause(node)
         time.sleep(seconds)
@@ -146,14 +150,14 @@ class Chaos:
 
     def _blocked(self) -> None:
         """The node itself is told to hear nobody: its links end, instead of falling silent."""
-        node, seconds = self._node(), self._dice.uniform(0.5, 5.0)
+        node, seconds = self._node(), self._dice.uniform(*self._lasting_s)
         self._say(f"block all links of {node} for {seconds:.1f} s")
         self._cluster.isolate(node)
         time.sleep(seconds)
         self._cluster.heal()
 
     def _cut_for_a_while(self, what: str, pairs: Iterable[tuple[int, int]]) -> None:
-        seconds = self._dice.uniform(0.5, 5.0)
+        seconds = self._dice.uniform(*self._lasting_s)
         self._say(f"{what}, for {seconds:.1f} s")
         for a, b in pairs:
             self._cluster.links.cut(a, b)
@@ -202,7 +206,7 @@ class Chaos:
 
     def _one_way(self) -> None:
         """What a node says is not heard, or it hears nothing."""
-        node, seconds = self._node(), self._dice.uniform(0.5, 5.0)
+        node, seconds = self._node(), self._dice.uniform(*self._lasting_s)
         is_mute = self._dice.random() < 0.5
         self._say(f"{node} is {'not heard' if is_mute else 'deaf'} for {seconds:.1f} s")
         for other in self._cluster.numbers:

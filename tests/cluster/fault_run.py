@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import aiormq
 from bad_disks import BadDisks
-from fault_acts import Chaos
+from fault_acts import LASTING_S, Chaos
 from fault_clients import AGAIN_S, ANSWER_S, Client, end
 from fault_ledger import Id, Ledger, Outcome, id_of
 from fault_workloads import WORKLOADS, Stage
@@ -41,6 +41,8 @@ class Plan:
     must: tuple[str, ...] = ()
     #: If not empty: nothing else happens.
     only: tuple[str, ...] = ()
+    #: How long what is cut or suspended stays so, at least and at most.
+    lasting_s: tuple[float, float] = LASTING_S
 
 
 @dataclass(slots=True)
@@ -82,6 +84,7 @@ class Run:
             disks=disks,
             must=plan.must,
             only=plan.only,
+            lasting_s=plan.lasting_s,
         )
         self._tasks: dict[Client, asyncio.Task[None]] = {}
 
@@ -226,11 +229,12 @@ def go(
     plan: Plan,
     say: Callable[[str], None],
     disks: BadDisks | None = None,
+    kind: type[Run] = Run,
 ) -> Finished:
     """A run, with all that is wrong."""
     logging.getLogger("aiormq").setLevel(logging.CRITICAL)
     began_s = time.monotonic()
-    run = Run(cluster, plan, say, disks)
+    run = kind(cluster, plan, say, disks)
     try:
         faults = asyncio.run(run.run())
     except AssertionError as error:
