@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import os
 import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -68,12 +69,12 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One run of one contestant."""
+    """One run of one contestant, as it stands in the table."""
 
     contestant: str
     kind: str
-    result: Finished
-    mended_by_hand: int
+    cells: list[str]
+    is_faulty: bool
 
 
 class ComparedRun(Run):
@@ -130,33 +131,36 @@ def run_one(contestant: str, kind: str, seconds: float, seed: int) -> Compared:
     for text in result.faults[:10]:
         say(f"WRONG: {text[:500]}")
     say(f"{result.outcome}, mended by hand {by_hand}")
-    return Compared(contestant, kind, result, by_hand)
+    return compared(contestant, kind, result, by_hand)
+
+
+def compared(contestant: str, kind: str, result: Finished, mended_by_hand: int) -> Compared:
+    """The row of a run."""
+    outcome = result.outcome
+    broker, _, mode = contestant.partition(":")
+    acts = ", ".join(f"{name} {times}" for name, times in sorted(result.acts.items()))
+    cells: list[object] = [
+        {"rabbitmq": "RabbitMQ", "warren": "Warren"}[broker],
+        f"`{mode}`",
+        acts or "–",
+        outcome.confirmed,
+        outcome.lost,
+        outcome.unexpected,
+        outcome.flagged,
+        outcome.unflagged,
+        outcome.disordered,
+        f"{outcome.unavailable_s:.1f}",
+        f"{outcome.longest_s:.1f}",
+        mended_by_hand,
+        other_faults(result),
+    ]
+    return Compared(contestant, kind, [str(cell) for cell in cells], bool(result.faults))
 
 
 def table(rows: Sequence[Compared]) -> str:
     """As Markdown."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    for row in rows:
-        outcome = row.result.outcome
-        broker, _, mode = row.contestant.partition(":")
-        acts = ", ".join(f"{name} {times}" for name, times in sorted(row.result.acts.items()))
-        cells: list[object] = [
-            {"rabbitmq": "RabbitMQ", "warren": "Warren"}[broker],
-            f"`{mode}`",
-            acts or "–",
-            outcome.confirmed,
-            outcome.lost,
-            outcome.unexpected,
-            outcome.flagged,
-            outcome.unflagged,
-            outcome.disordered,
-            f"{outcome.unavailable_s:.1f}",
-            f"{outcome.longest_s:.1f}",
-            row.mended_by_hand,
-            other_faults(row.result),
-        ]
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(lines)
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *(row.cells for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def other_faults(result: Finished) -> str:
@@ -195,6 +199,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help=f"these, with commas: {', '.join(CONTESTANTS)}")
     parser.add_argument("--runs", help=f"these, with commas: {', '.join(RUNS)}")
+    parser.add_argument("--rows", type=Path, help="where rows are kept: go on after those in it")
     parser.add_argument("--document", action="store_true", help="write docs/comparison.md")
     options = parser.parse_args(arguments)
     missing = RabbitMQ.missing()
@@ -202,14 +207,25 @@ def main(arguments: Sequence[str]) -> int:
     if missing and any(it.startswith("rabbitmq") for it in contestants):
         print(missing)
         return 2
-    rows: list[Compared] = []
-    for number, kind in enumerate(options.runs.split(",") if options.runs else RUNS):
+    rows = read_rows(options.rows)
+    for number, kind in enumerate(RUNS):
         for contestant in contestants:
-            rows.append(run_one(contestant, kind, options.seconds, options.seed + number))
+            if kind in (options.runs or kind).split(","):
+                seed = options.seed + number
+                rows.append(run_one(contestant, kind, options.seconds, seed))
+            if options.rows:
+                options.rows.write_text(json.dumps([asdict(row) for row in rows]))
             if options.document:
                 document(rows, options.seconds, options.seed)
     print(table(rows))
-    return 1 if any(row.result.faults for row in rows if "warren" in row.contestant) else 0
+    return 1 if any(row.is_faulty for row in rows if "warren" in row.contestant) else 0
+
+
+def read_rows(path: Path | None) -> list[Compared]:
+    """Of earlier calls."""
+    if path is None or not path.exists():
+        return []
+    return [Compared(**row) for row in json.loads(path.read_text())]
 
 
 if __name__ == "__main__":

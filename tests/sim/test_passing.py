@@ -39,6 +39,20 @@ def test_schedules_are_not_empty() -> None:
         assert counts[what] >= at_least, f"{what}: {counts[what]} times"
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        # A node that starts and has to wait for the cluster's word on a transient queue.
+        51_000_011,
+        51_000_016,
+        # What was taken, forgotten with all replicas and sent again is not confirmed then.
+        51_000_020,
+    ],
+)
+def test_what_was_found(seed: int) -> None:
+    run_passing(seed)
+
+
 def begins_with_nothing(self: Mirror, effect: Any) -> None:
     """Whoever is promoted takes itself for the first after all were down."""
     self.log.is_cold |= effect.epoch > 1 and not self.log.acts

@@ -19,6 +19,7 @@ cdef class MirrorLog(RestoredLog):
     cdef object limbo
     cdef object waiters                   # (index, publisher, tag, message, sequence)
     cdef dict taken                       # gateway -> its newest publish, committed or not
+    cdef dict forgotten                   # the same, when transient messages were forgotten
     cdef tuple awaiting                   # (publisher, tag) of the publish that is staged
     cdef dict promised                    # level -> position behind what publishers were told of
     cdef object wakers                    # (index, action)

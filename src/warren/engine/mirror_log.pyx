@@ -11,8 +11,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.engine.restored_log cimport RestoredLog
 from warren.engine.ring_operations cimport (
-    OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_USED, Operation, parse_operations,
-    write_operation, write_publish,
+    OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_USED, VIEW_COLD, Operation,
+    parse_operations, write_operation, write_publish,
 )
 from warren.model.message cimport PERSISTENT, Message
 from warren.model.ports cimport PublisherPort, Run, TurnClock
@@ -54,6 +54,7 @@ cdef class MirrorLog(RestoredLog):
         self.waiters = deque()
         self.wakers = deque()
         self.taken = {}
+        self.forgotten = {}
         self.promised = {}
 
     # -- what the journal has written --------------------------------------------------------------
@@ -216,11 +217,22 @@ cdef class MirrorLog(RestoredLog):
 
     # -- publishes of other gateways ---------------------------------------------------------------
 
-    def has_taken(self, uint64_t gateway, uint64_t sequence):
-        """Whether a publish has come before; None when it was refused then."""
+    def has_taken(self, uint64_t gateway, uint64_t sequence, Message message not None):
+        """Whether a publish has come before; None when it was refused then, or is forgotten.
+
+        What is transient and came before all replicas were down may have been taken then, and is
+        gone since. Nobody was told that it is safe, and nobody must be now.
+        """
         if sequence > self.taken.get(gateway, 0):
             return False
+        if message.delivery_mode != PERSISTENT and sequence <= self.forgotten.get(gateway, 0):
+            return None
         return None if sequence in self.refused.get(gateway, ()) else True
+
+    cdef int apply_view(self, int how) except -1:
+        if how & VIEW_COLD:
+            self.forgotten = dict(self.seen)
+        return RestoredLog.apply_view(self, how)
 
     def await_all(self, Message message not None, uint64_t sequence):
         """A publish that came before is answered when all that is here is committed.

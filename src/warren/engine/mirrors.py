@@ -222,7 +222,7 @@ class Mirrors:
             queue, is_master = kept, False
         elif queue.is_remote:
             queue = self._make_copy(queue)
-        elif not queue.queue_id:
+        if not queue.queue_id:
             # Transient: its log ends with the cluster's memory of it, not with this node.
             queue.queue_id = queue.number
             queue.durable = True

@@ -183,7 +183,7 @@ cdef class Queue(Graves):
         cdef int outcome
         if self.mirror is None:
             return self.publish(message, now_ms)
-        had = self.mirror.has_taken(gateway, sequence)
+        had = self.mirror.has_taken(gateway, sequence, message)
         if had is None:
             return REJECTED
         if had:
