@@ -45,6 +45,9 @@ class Others:
     def queue_moved(self, queue: Any, home_before: str) -> None:
         """Nothing waits for the home it had."""
 
+    def queue_deleted(self, queue: Any) -> None:
+        """Nothing waits for its home."""
+
     def request(self, home: str, verb: str, arguments: tuple[Any, ...]) -> Errand:
         self.asked.append((home, verb, *arguments))
         errand = Errand()

@@ -47,6 +47,8 @@ def test_schedules_are_not_empty() -> None:
         51_000_016,
         # What was taken, forgotten with all replicas and sent again is not confirmed then.
         51_000_020,
+        # A queue is deleted that this node is about to be the master of, and clients wait for it.
+        51_000_059,
     ],
 )
 def test_what_was_found(seed: int) -> None:

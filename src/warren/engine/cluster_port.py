@@ -33,6 +33,9 @@ class ClusterPort(Protocol):
     def is_waiting(self, consumer: Any) -> bool:
         """Whether a consumer is still to be attached to its queue."""
 
+    def queue_deleted(self, queue: Any) -> None:
+        """What waits for its home waits for nothing."""
+
     def forget_waiting(self, consumer: Any) -> bool:
         """Whether a consumer, which goes, was not attached to its queue yet."""
 

@@ -261,13 +261,24 @@ class Homes:
     def queue_moved(self, queue: Any, home_before: str) -> None:
         """What waits for the home that it had begins anew."""
         self._engine.burials.hurry()
-        waiting = self._waiting.pop(home_before, [])
-        stay = [request for request in waiting if self._queue_of(request) is not queue]
+        self._begin_anew(home_before, lambda request: self._queue_of(request) is queue)
+
+    def queue_deleted(self, queue: Any) -> None:
+        """What waits for its home begins anew, and finds no queue.
+
+        It may wait for this node itself, to which there is no link that would end.
+        """
+        place = (queue.vhost.name, queue.name)
+        self._begin_anew(queue.home, lambda request: request.place == place)
+
+    def _begin_anew(self, home: str, is_meant: Callable[[_Request], bool]) -> None:
+        waiting = self._waiting.pop(home, [])
+        meant = [request for request in waiting if is_meant(request)]
+        stay = [request for request in waiting if not is_meant(request)]
         if stay:
-            self._waiting[home_before] = stay
-        for request in waiting:
-            if self._queue_of(request) is queue:
-                request.errand.fail(HomeGoneError(f"the queue has left node '{home_before}'"))
+            self._waiting[home] = stay
+        for request in meant:
+            request.errand.fail(HomeGoneError(f"the queue has left node '{home}'"))
 
     # -- links -------------------------------------------------------------------------------------
 

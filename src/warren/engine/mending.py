@@ -37,6 +37,9 @@ class _Nobody:
     def queue_moved(self, _queue: Any, _home_before: str) -> None:
         """Nothing waits for it."""
 
+    def queue_deleted(self, _queue: Any) -> None:
+        """Nor for one that is gone."""
+
     def request(self, _home: str, _verb: str, _arguments: tuple[Any, ...]) -> Errand:
         return Errand()
 

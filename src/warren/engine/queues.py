@@ -273,6 +273,8 @@ def remove_queue(engine: Engine, queue: AmqpQueue) -> None:
     note_timeout(engine, queue)
     look_again(queue)
     engine.cancel_consumers(queue)
+    if engine.cluster is not None:
+        engine.cluster.queue_deleted(queue)
     if engine.mirrors is not None:
         engine.later(partial(_forget_copy, engine, queue.number))
     queue.configure()
