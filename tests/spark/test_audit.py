@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from warren.spark.pipelines import audit as auditing
+from warren.spark.pipelines.audit_job import audit_verdict
 from warren.spark.pipelines.events import EVENTS
-from warren.spark.pipelines.jobs import audit_verdict
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from warren.spark.pipelines.audit import shaped
 from warren.spark.pipelines.events import QUEUE
+from warren.spark.pipelines.latency import beginning
 
 _KEY: list[tuple[str, DataType]] = [
     ("vhost", StringType()),
@@ -105,7 +106,7 @@ RATED = ("publish", "confirm", "deliver", "ack", "requeue", "reject", "expire", 
 
 
 def window_of(at: Column) -> Column:
-    return F.timestamp_seconds((F.floor(F.unix_seconds(at) / WINDOW_S) * WINDOW_S).cast("long"))
+    return beginning(at, WINDOW_S)
 
 
 def _millis(at: Column) -> Column:
@@ -169,7 +170,12 @@ def samples(events: DataFrame) -> DataFrame:
 
 def lag_10s(found: DataFrame) -> DataFrame:
     """The worst of each mirror in every ten seconds; `found` as `samples` makes it."""
-    grouped = found.groupBy(*QUEUE, "mirror", window_of(F.col("at")).alias("window")).agg(
+    return worst(found, WINDOW_S)
+
+
+def worst(found: DataFrame, step_s: int) -> DataFrame:
+    """The same, of every so many seconds."""
+    grouped = found.groupBy(*QUEUE, "mirror", beginning(F.col("at"), step_s).alias("window")).agg(
         F.count("*").alias("samples"),
         F.max("lag_operations").alias("lag_operations"),
         F.max("lag_ms").alias("lag_ms"),
@@ -230,7 +236,7 @@ def hot_queues(events: DataFrame) -> DataFrame:
     span = rated.agg(span_s.alias("span_s"))
     is_publish = F.col("event") == "publish"
     again = (F.col("event") == "deliver") & F.col("redelivered")
-    seconds = rated.groupBy(*QUEUE, F.date_trunc("second", "at").alias("second")).agg(
+    seconds = rated.groupBy(*QUEUE, beginning(F.col("at"), 1).alias("second")).agg(
         F.sum(F.when(is_publish, F.col("count")).otherwise(0)).alias("n"),
         F.sum(F.when(is_publish, F.col("bytes")).otherwise(0)).alias("bytes"),
         F.sum(F.when(again, F.col("count")).otherwise(0)).alias("again"),

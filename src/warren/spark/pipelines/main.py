@@ -283,7 +283,15 @@ def _run(given: argparse.Namespace) -> int:
     from warren.spark.pipelines.session import open_session
 
     spark = open_session(given.name, given.memory, given.partitions)
-    from warren.spark.pipelines import dead_letters_job, jobs, lag_job, scrub_job, typed_job
+    from warren.spark.pipelines import (
+        audit_job,
+        dead_letters_job,
+        jobs,
+        lag_job,
+        latency_job,
+        scrub_job,
+        typed_job,
+    )
 
     run = {
         "archive": jobs.run_archive_job,
@@ -291,8 +299,8 @@ def _run(given: argparse.Namespace) -> int:
         "typed": typed_job.run_typed_job,
         "dead-letters": dead_letters_job.run_dead_letters_job,
         "scrub": scrub_job.run_scrub_job,
-        "audit": jobs.run_audit_job,
-        "latency": jobs.run_latency_job,
+        "audit": audit_job.run_audit_job,
+        "latency": latency_job.run_latency_job,
         "lag": lag_job.run_lag_job,
     }[given.name]
     try:
