@@ -9,6 +9,7 @@ turns, so that both have the same machine.
 from __future__ import annotations
 
 import argparse
+import array
 import json
 import shutil
 import statistics
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -83,22 +83,29 @@ def write_journal(place: Path, events: int) -> None:
         write_segment(end, place / f"1-{segment:06d}.parquet")
 
 
+def numbers(values: range) -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.int64(), len(values), [None, pa.py_buffer(array.array("q", values))]
+    )
+
+
 def _rows(queue: int, event: str, first: int, n: int, step: int) -> pa.Table:
-    at = 1_790_000_000_000_000 + step * 500 + np.arange(first, first + n, dtype=np.int64) * 10
+    began = 1_790_000_000_000_000 + step * 500
+    at = numbers(range(began + first * 10, began + (first + n) * 10, 10))
 
     def same(value: Any, kind: pa.DataType) -> pa.Array:
         return pa.repeat(pa.scalar(value, kind), n)
 
     text, flag = pa.string(), pa.bool_()
     columns = {
-        "at": pa.array(at).cast(pa.timestamp("us", "UTC")),
+        "at": at.cast(pa.timestamp("us", "UTC")),
         "node": same("warren1@localhost", text),
         "vhost": same("/", text),
         "queue": same(f"queue-{queue}", text),
         "incarnation": same(queue + 1, pa.int64()),
         "epoch": same(1, pa.int32()),
         "event": same(event, text),
-        "seq": pa.array(np.arange(first, first + n, dtype=np.int64)),
+        "seq": numbers(range(first, first + n)),
         "count": same(1, pa.int32()),
         "bytes": same(200 if event == "publish" else 0, pa.int64()),
         "peer": same("", text),

@@ -93,7 +93,7 @@ def test_a_wrong_choice_is_told(spark: SparkSession, lake: Path) -> None:
     path = archive_of(spark, lake, 2)
     with pytest.raises(WarrenError, match="--where"):
         choose(spark, path, "queue == = 1")
-    with pytest.raises(WarrenError, match="cannot be replayed"):
+    with pytest.raises(WarrenError, match="cannot be read"):
         choose(spark, path, "nonsense = 1")
-    with pytest.raises(WarrenError, match="cannot be replayed"):
+    with pytest.raises(WarrenError, match="cannot be read"):
         choose(spark, path / "nowhere", None)

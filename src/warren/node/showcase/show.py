@@ -68,7 +68,8 @@ class Status:
             text = f"master {row['node'].partition('@')[0]}, {synced} of {mirrors} mirrors in sync"
             if self.with_archive:
                 rows = self._nodes.ask("GET", "/cursors")
-                text += f", {sum(int(one['position']) for one in rows):,} archived"
+                archived = f"{sum(int(one['position']) for one in rows):,} archived"
+                text += f", {archived}" if rows else ", Spark starts for the archive"
         except (LocalNodeError, KeyError, TypeError):
             return "nobody answers"
         return text

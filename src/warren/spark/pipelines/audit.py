@@ -340,7 +340,7 @@ def audit(events: DataFrame, every: bool = False) -> Audit:
         suspicious,
         deleted.withColumn("del", F.lit(True)),
     ).cache()
-    return Audit(per_queue(sums, found, judged), found, judged)
+    return Audit(per_queue(sums, found, judged).cache(), found, judged)
 
 
 __all__ = [

@@ -14,8 +14,14 @@ from warren.spark.pipelines.audit import Audit, audit
 from warren.spark.pipelines.events import BLOCK, LEVEL_SHIFT, QUEUE, read_events
 from warren.spark.pipelines.firehose_job import run_firehose_audit
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
-from warren.spark.pipelines.journal_reports import covered, html_table, rates_plot, write_report
-from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.journal_reports import (
+    covered,
+    html_table,
+    rates_plot,
+    seconds_of,
+    write_report,
+)
+from warren.spark.pipelines.output import local_path, say, show, write_tables
 
 #: Squares of a queue's row; of more blocks, several share one.
 SQUARES = 600
@@ -32,7 +38,7 @@ _TONES = {
 def run_audit_job(spark: SparkSession, given: argparse.Namespace) -> int:
     if not given.journal:
         return run_firehose_audit(spark, given, connection_options(given))
-    with read_events(spark, [Path(one) for one in given.journal]) as events:
+    with read_events(spark, [local_path(one) for one in given.journal]) as events:
         found = audit(events, every=given.every)
         queues = [row.asDict() for row in show("Queues", found.queues, limit=200)]
         total = totals(found.queues)
@@ -43,7 +49,7 @@ def run_audit_job(spark: SparkSession, given: argparse.Namespace) -> int:
         good, text = audit_verdict(total)
         say(f"\n{text}")
         if given.out:
-            _write_audit(Path(given.out), found, events, (good, text), total, queues)
+            _write_audit(local_path(given.out), found, events, (good, text), total, queues)
     return GOOD if good else BAD
 
 
@@ -90,18 +96,19 @@ def _write_audit(
         "audit_unflagged": found.unflagged,
     }
     write_tables(out, tables)
+    seconds = seconds_of(events)
     parts = [
+        report.section(
+            "Messages a second",
+            "All queues together, by the clocks of the nodes.",
+            rates_plot(events, seconds),
+        ),
         report.section(
             "Every message, block by block",
             "A square is 65,536 positions of a queue, from the oldest on. Where what was "
             "published, confirmed, delivered, settled and is still held adds up to the same "
             "positions, nothing more has to be looked at.",
             blocks_picture(found, queues),
-        ),
-        report.section(
-            "Messages a second",
-            "All queues together, by the clocks of the nodes.",
-            rates_plot(events),
         ),
         report.section(
             "Queues",
@@ -127,7 +134,7 @@ def _write_audit(
     ]
     good, text = verdict
     write_report(
-        out / "audit.html", "Delivery audit", text, good, parts, _tiles(total), covered(events)
+        out / "audit.html", "Delivery audit", text, good, parts, _tiles(total), covered(seconds)
     )
 
 

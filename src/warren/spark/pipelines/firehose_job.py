@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +12,7 @@ from warren.spark.client import Client
 from warren.spark.errors import Refused, WarrenError
 from warren.spark.pipelines import firehose, report
 from warren.spark.pipelines.journal_reports import html_table, write_report
-from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.output import local_path, say, show, write_tables
 from warren.spark.pipelines.queue_rows import queue_rows
 from warren.spark.pipelines.replay import choose
 
@@ -27,7 +26,7 @@ def run_firehose_audit(
 ) -> int:
     """From queues that are bound to `amq.rabbitmq.trace`, or from an archive of such."""
     if given.firehose_archive:
-        rows = choose(spark, Path(given.firehose_archive).absolute(), given.where)
+        rows = choose(spark, local_path(given.firehose_archive), given.where)
         return _audit(spark, given, rows, None)
     with queue_rows(spark, {**connection, "queues": given.firehose}, "firehose") as (rows, client):
         return _audit(spark, given, rows, client)
@@ -55,7 +54,7 @@ def _audit(
         show("Came again without a flag", unflagged)
     say(f"\n{text}")
     if given.out:
-        out = Path(given.out)
+        out = local_path(given.out)
         tables = {"firehose_queue": queues, "firehose_undelivered": undelivered}
         write_tables(out, {**tables, "firehose_unflagged": unflagged})
         parts = _parts(found, queues, undelivered, unflagged)

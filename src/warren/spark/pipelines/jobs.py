@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from warren.spark.pipelines.archive import CURSOR, Lake, compact, run_archive
-from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.archive import COUNTS, CURSOR, Lake, compact, run_archive, summed
+from warren.spark.pipelines.output import local_path, say, show, write_tables
 from warren.spark.pipelines.replay import Replay, Target, choose, log_of, plan
 
 GOOD, BAD = 0, 1
@@ -31,7 +30,7 @@ def connection_options(given: argparse.Namespace) -> dict[str, str]:
 
 
 def run_archive_job(spark: SparkSession, given: argparse.Namespace) -> int:
-    lake = Lake(Path(given.to).absolute(), given.format == "delta")
+    lake = Lake(local_path(given.to), given.format == "delta")
     if given.compact:
         before, after = compact(spark, lake)
         say(f"{lake.path}: {before:,} files are now {after:,}")
@@ -43,8 +42,15 @@ def run_archive_job(spark: SparkSession, given: argparse.Namespace) -> int:
         "startingOffsets": given.starting_offsets,
         "maxOffsetsPerTrigger": str(given.batch_rows),
     }
+    lake.prepare()
+    known = {int(one["batch"]) for one in lake.written()}
     rows = run_archive(spark, options, lake, given.follow, given.interval)
-    say(f"{rows:,} messages archived in {lake.data}; {sum_rows(lake):,} in all")
+    written = lake.written()
+    counts = summed([one for one in written if int(one["batch"]) not in known])
+    show("Archived by this run", spark.createDataFrame(counts, COUNTS), limit=200)
+    whole = spark.createDataFrame(summed(written), COUNTS)
+    write_tables(lake.path, {"archive_count": whole})
+    say(f"\n{rows:,} messages archived in {lake.data}; {sum_rows(lake):,} in all")
     return GOOD
 
 
@@ -56,9 +62,9 @@ def sum_rows(lake: Lake) -> int:
 
 
 def run_replay_job(spark: SparkSession, given: argparse.Namespace) -> int:
-    replay = Replay(Path(given.run).absolute())
+    replay = Replay(local_path(given.run))
     if not replay.is_planned:
-        rows = choose(spark, Path(given.archive).absolute(), given.where)
+        rows = choose(spark, local_path(given.archive), given.where)
         target = Target() if given.as_published else Target(given.exchange, given.routing_key)
         planned = plan(rows, target, given.batch_rows).cache()
         if planned.isEmpty():

@@ -51,22 +51,25 @@ def write_report(
 # -- time ------------------------------------------------------------------------------------------
 
 
-def span_of(events: DataFrame) -> Span | None:
-    """From the first to the last publish, confirm, delivery or ack."""
-    kinds = ("publish", "confirm", "deliver", "ack")
-    chosen = events.where(F.col("event").isin(*kinds))
-    (row,) = chosen.agg(F.min("at").alias("a"), F.max("at").alias("b")).collect()
+def seconds_of(events: DataFrame) -> DataFrame:
+    """What each second had: one pass over the journal, for all that a report says of time."""
+    return latency.per_second(events).cache()
+
+
+def span_of(seconds: DataFrame) -> Span | None:
+    """From the first to the last of them."""
+    (row,) = seconds.agg(F.min("second").alias("a"), F.max("second").alias("b")).collect()
     return None if row["a"] is None else (row["a"], row["b"])
 
 
-def covered(events: DataFrame) -> str:
+def covered(seconds: DataFrame) -> str:
     """What a journal is about, as a sentence."""
-    span = span_of(events)
+    span = span_of(seconds)
     if span is None:
         return ""
     begin, end = span
     form = "%H:%M:%S" if begin.date() == end.date() else "%Y-%m-%d %H:%M:%S"
-    length_s = (end - begin).total_seconds()
+    length_s = (end - begin).total_seconds() + 1
     long = f"{length_s:,.0f} s" if length_s < 600 else f"{length_s / 60:,.0f} minutes"
     return f"{begin:%Y-%m-%d %H:%M:%S} to {end.strftime(form)} UTC, {long}."
 
@@ -92,16 +95,19 @@ def place_of(at: datetime.datetime, times: Sequence[datetime.datetime], step_s: 
 
 def rates_plot(
     events: DataFrame,
+    seconds: DataFrame,
     bands: Sequence[tuple[datetime.datetime, datetime.datetime, str]] = (),
 ) -> str:
     """Messages a second, with a mark where a queue has got another master."""
-    span = span_of(events)
+    span = span_of(seconds)
     if span is None:
         return report.lines((), (), ())
     step_s = step_for(span)
     times = spaced(span, step_s)
     names = ("publish", "confirm", "deliver", "ack")
-    rows = {row["second"]: row for row in latency.per_second(events, step_s).collect()}
+    start = latency.beginning(F.col("second"), step_s).alias("start")
+    summed = seconds.groupBy(start).agg(*[F.sum(name).alias(name) for name in names])
+    rows = {row["start"]: row for row in summed.collect()}
     series = [
         [float(rows[at][name]) / step_s if at in rows else 0.0 for at in times] for name in names
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,11 +17,12 @@ from warren.spark.pipelines.journal_reports import (
     html_table,
     place_of,
     rates_plot,
+    seconds_of,
     spaced,
     step_for,
     write_report,
 )
-from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.output import local_path, say, show, write_tables
 from warren.spark.pipelines.replay import choose
 
 #: Plots of so many queues are drawn, the worst first.
@@ -32,7 +32,7 @@ BARS = 20
 
 
 def run_lag_job(spark: SparkSession, given: argparse.Namespace) -> int:
-    with read_events(spark, [Path(one) for one in given.journal]) as events:
+    with read_events(spark, [local_path(one) for one in given.journal]) as events:
         samples = lag.samples(events).cache()
         tables = {
             "lag_mirror": lag.per_mirror(samples).cache(),
@@ -42,7 +42,7 @@ def run_lag_job(spark: SparkSession, given: argparse.Namespace) -> int:
             "hot_queue": lag.hot_queues(events).cache(),
         }
         if given.archive:
-            rows = choose(spark, Path(given.archive).absolute(), given.where)
+            rows = choose(spark, local_path(given.archive), given.where)
             tables["hot_key"] = lag.hot_keys(rows).cache()
         show("Mirrors, those that were furthest behind first", tables["lag_mirror"])
         show("Copies to mirrors", tables["copy"])
@@ -53,12 +53,13 @@ def run_lag_job(spark: SparkSession, given: argparse.Namespace) -> int:
         good, text = lag_verdict(mirrors, given.fail_over_ms)
         say(f"\n{text}")
         if given.out:
-            out = Path(given.out)
+            out = local_path(given.out)
             write_tables(out, tables)
-            parts = _parts(events, tables, samples)
+            seconds = seconds_of(events)
+            parts = _parts(events, seconds, tables, samples)
             figures = _tiles(mirrors, tables, good)
             path = out / "lag.html"
-            write_report(path, "Replication lag", text, good, parts, figures, covered(events))
+            write_report(path, "Replication lag", text, good, parts, figures, covered(seconds))
     return GOOD if good else BAD
 
 
@@ -99,9 +100,11 @@ def _tiles(mirrors: list[dict[str, Any]], tables: dict[str, DataFrame], good: bo
     )
 
 
-def _parts(events: DataFrame, tables: dict[str, DataFrame], samples: DataFrame) -> list[str]:
+def _parts(
+    events: DataFrame, seconds: DataFrame, tables: dict[str, DataFrame], samples: DataFrame
+) -> list[str]:
     parts = [
-        report.section("Messages a second", "All queues together.", rates_plot(events)),
+        report.section("Messages a second", "All queues together.", rates_plot(events, seconds)),
         *_lag_plots(tables, samples),
         report.section(
             "Mirrors",

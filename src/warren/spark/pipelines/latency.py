@@ -171,13 +171,13 @@ def beginning(at: Column, step_s: int) -> Column:
     return F.timestamp_seconds((F.floor(F.unix_seconds(at) / step_s) * step_s).cast("long"))
 
 
-def per_second(events: DataFrame, step_s: int = 1) -> DataFrame:
+def per_second(events: DataFrame) -> DataFrame:
     """How many messages each kind of event was about, second by second: for the plots."""
     kinds = ("publish", "confirm", "deliver", "ack")
     # First by the name of the event, then side by side: the journal is large, its seconds are few.
     narrow = (
         events.where(F.col("event").isin(*kinds))
-        .groupBy(beginning(F.col("at"), step_s).alias("second"), "event")
+        .groupBy(beginning(F.col("at"), 1).alias("second"), "event")
         .agg(F.sum("count").alias("n"))
     )
     sums = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,12 +16,13 @@ from warren.spark.pipelines.journal_reports import (
     html_table,
     place_of,
     rates_plot,
+    seconds_of,
     spaced,
     span_of,
     step_for,
     write_report,
 )
-from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.output import local_path, say, show, write_tables
 
 #: Queues that are drawn, those with most messages first.
 DRAWN_QUEUES = 12
@@ -30,7 +30,7 @@ _POINTS = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 
 
 def run_latency_job(spark: SparkSession, given: argparse.Namespace) -> int:
-    with read_events(spark, [Path(one) for one in given.journal]) as events:
+    with read_events(spark, [local_path(one) for one in given.journal]) as events:
         made = latency.steps(latency.times(events).cache())
         minutes = latency.percentiles(made, 60).cache()
         windows = latency.outages(events, given.gap_ms).cache()
@@ -41,12 +41,13 @@ def run_latency_job(spark: SparkSession, given: argparse.Namespace) -> int:
         good, text = latency_verdict(longest, given.gap_ms, given.fail_over_ms)
         say(f"\n{text}")
         if given.out:
-            out = Path(given.out)
+            out = local_path(given.out)
             write_tables(out, {"latency_1m": minutes, "outage": windows})
-            parts = _parts(events, made, minutes, windows)
+            seconds = seconds_of(events)
+            parts = _parts(events, seconds, made, minutes, windows)
             figures = _tiles(made, longest, good)
             path = out / "latency.html"
-            write_report(path, "Latency", text, good, parts, figures, covered(events))
+            write_report(path, "Latency", text, good, parts, figures, covered(seconds))
     return GOOD if good else BAD
 
 
@@ -82,7 +83,13 @@ def _ms(value: float) -> str:
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.2f} ms"
 
 
-def _parts(events: DataFrame, made: DataFrame, minutes: DataFrame, windows: DataFrame) -> list[str]:
+def _parts(
+    events: DataFrame,
+    seconds: DataFrame,
+    made: DataFrame,
+    minutes: DataFrame,
+    windows: DataFrame,
+) -> list[str]:
     outages = windows.collect()
     return [
         report.section(
@@ -93,9 +100,11 @@ def _parts(events: DataFrame, made: DataFrame, minutes: DataFrame, windows: Data
         report.section(
             "Messages a second",
             "All queues together; red where nothing was confirmed.",
-            rates_plot(events, [(row["from_at"], row["to_at"], _said(row)) for row in outages]),
+            rates_plot(
+                events, seconds, [(row["from_at"], row["to_at"], _said(row)) for row in outages]
+            ),
         ),
-        *_plots(events, made, outages),
+        *_plots(seconds, made, outages),
         report.section(
             "Windows without a confirm",
             "While messages were published, or the queue got another master.",
@@ -121,9 +130,9 @@ def _histogram(made: DataFrame) -> str:
     return report.columns(labels, names, series)
 
 
-def _plots(events: DataFrame, made: DataFrame, outages: list[Any]) -> list[str]:
+def _plots(seconds: DataFrame, made: DataFrame, outages: list[Any]) -> list[str]:
     """For each queue and step the percentiles, in steps that suit the time that is covered."""
-    span = span_of(events)
+    span = span_of(seconds)
     if span is None:
         return []
     step_s = step_for(span)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from warren.spark.errors import WarrenError
+from warren.spark.pipelines.problems import explained
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FAILED, WRONG = 1, 2
 _NAMES = {
@@ -34,6 +38,9 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
     )
     parser.add_argument("--memory", default="2g", help="of Spark's JVM (default: 2g)")
     parser.add_argument("--partitions", type=int, default=8, help="tasks of a shuffle (default: 8)")
+    parser.add_argument(
+        "--trace", action="store_true", help="when it fails, all that Spark says, not a sentence"
+    )
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     _add_archive(names)
     _add_replay(names)
@@ -262,8 +269,10 @@ def _add_replay(names: argparse._SubParsersAction) -> None:  # type: ignore[type
     parser.add_argument("--plan-only", action="store_true", help="publish nothing yet")
 
 
-def main(arguments: Sequence[str], prog: str = "warren pipeline") -> int:
-    """Run what the arguments ask for; the exit code."""
+def main(
+    arguments: Sequence[str], prog: str = "warren pipeline", spark: SparkSession | None = None
+) -> int:
+    """Run what the arguments ask for, in this session or one of its own; the exit code."""
     parser = make_parser(prog)
     given = parser.parse_args(arguments)
     if given.name == "archive" and not given.compact and not (given.queues or given.queue_pattern):
@@ -271,24 +280,28 @@ def main(arguments: Sequence[str], prog: str = "warren pipeline") -> int:
     if given.name == "dead-letters" and given.republish and given.archive:
         parser.error("dead-letters: only messages of queues can be sent back, not an archive's")
     try:
-        return _run(given)
-    except WarrenError as error:
-        sys.stderr.write(f"{prog} {given.name}: {error}\n")
-        return FAILED
+        return _run(given, spark)
     except KeyboardInterrupt:
         return FAILED
+    except Exception as error:
+        told = explained(error)
+        if told is None or given.trace:
+            raise
+        sys.stderr.write(f"{prog} {given.name}: {told}\n")
+        return FAILED
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(given: argparse.Namespace, session: SparkSession | None) -> int:
     from warren.spark.pipelines.session import open_session
 
-    spark = open_session(given.name, given.memory, given.partitions)
+    spark = session or open_session(given.name, given.memory, given.partitions, given.trace)
     from warren.spark.pipelines import (
         audit_job,
         dead_letters_job,
         jobs,
         lag_job,
         latency_job,
+        progress,
         scrub_job,
         typed_job,
     )
@@ -304,6 +317,8 @@ def _run(given: argparse.Namespace) -> int:
         "lag": lag_job.run_lag_job,
     }[given.name]
     try:
-        return run(spark, given)
+        with progress.shown(given.name, spark):
+            return run(spark, given)
     finally:
-        spark.stop()
+        if session is None:
+            spark.stop()

@@ -51,9 +51,9 @@ svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg text.said{fill:var(
 .tip{position:absolute;top:1.9rem;background:var(--card);border:1px solid var(--line);
 border-radius:.4rem;padding:.35rem .6rem;font-size:.82rem;pointer-events:none;white-space:nowrap;
 box-shadow:0 3px 12px #0003}.tip b{display:block}.tip td{padding:0 .35rem 0 0;border:0}
-.keys{margin-bottom:.8rem}i.cell,.key i.cell{display:inline-block;width:.72rem;height:.72rem;
-border-radius:.15rem;margin:0 .12rem .12rem 0}.key i.cell{margin-right:.4rem}
-.cells{display:flex;gap:.9rem;margin:.35rem 0;line-height:.9rem}
+.keys{margin-bottom:.8rem}i.cell,.key i.cell{display:inline-block;width:.85rem;height:.85rem;
+border-radius:.18rem;margin:0 .12rem .12rem 0}.key i.cell{margin-right:.4rem}
+.cells{display:flex;gap:.9rem;margin:.35rem 0;line-height:1rem}
 .cells b{flex:0 0 9rem;font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .ok{background:color-mix(in srgb,var(--good) 45%,var(--card))}.seen{background:var(--c0)}
 .odd{background:var(--warn)}.lost{background:var(--bad)}
