@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,18 @@ def test_a_replay_that_is_begun_again_publishes_nothing_twice(
     max(commits, key=lambda one: int(one.name)).unlink()
     replay.publish(spark, options, 0)
     assert take_all(broker, "r.again") == list(range(1, 20, 2))
+
+
+def test_a_rate_is_kept(spark: SparkSession, broker: Broker, lake: Path) -> None:
+    publish(broker, "r.slow", 0, 0)
+    replay = Replay(lake / "run")
+    rows = choose(spark, archive_of(spark, lake, 20), "queue = 'q0'")
+    replay.write_plan(plan(rows, Target("", "r.slow"), 2))
+    began_s = time.monotonic()
+    replay.publish(spark, {"endpoints": broker.http_url}, pause_s=0.8)
+    # Five batches: four pauses between their beginnings.
+    assert time.monotonic() - began_s >= 3.2
+    assert take_all(broker, "r.slow") == list(range(0, 20, 2))
 
 
 def test_a_wrong_choice_is_told(spark: SparkSession, lake: Path) -> None:
