@@ -21,12 +21,17 @@ from warren.spark.pipelines.journal_reports import (
     seconds_of,
     write_report,
 )
-from warren.spark.pipelines.output import local_path, say, show, write_tables
+from warren.spark.pipelines.output import SHOWN_ROWS, local_path, say, show, write_tables
 
 #: Squares of a queue's row; of more blocks, several share one.
 SQUARES = 600
 #: Queues whose blocks are drawn, those that were looked into first.
 DRAWN_QUEUES = 40
+#: What a report tells of a message that is wrong.
+_TOLD = (
+    *("vhost", "queue", "incarnation", "seq", "lost", "duplicate", "unflagged", "confirmed"),
+    *("gone", "held", "delivered", "redelivered"),
+)
 _TONES = {
     "ok": "well: the sums agree",
     "seen": "looked at message by message, and well",
@@ -127,11 +132,11 @@ def _write_audit(
             found.duplicates,
         ),
     )
-    parts += [
-        report.section(title, f"{text} The first twenty of {total[name]:,}.", html_table(table))
-        for name, title, text, table in wrong
-        if total[name]
-    ]
+    for name, title, said, table in wrong:
+        if total[name]:
+            few = "" if total[name] <= SHOWN_ROWS else f" The first of {total[name]:,}."
+            rows = html_table(table.select(*_TOLD))
+            parts.append(report.section(title, f"{said}{few}", rows))
     good, text = verdict
     write_report(
         out / "audit.html", "Delivery audit", text, good, parts, _tiles(total), covered(seconds)

@@ -8,7 +8,7 @@ import re
 from warren.spark.errors import WarrenError
 
 #: Files as Spark, Python and Java name them.
-_FILE = re.compile(r"file:(/[^\s,;:'\"<>()]+)|'(/[^']+)'|(/[^\s:()]+) \(")
+_FILE = re.compile(r"file:/*(/[^\s,;:'\"<>()]+)|'(/[^']+)'|(/[^\s:()]+) \(")
 #: Words of an error -> what it means and what to do. The first that fits counts.
 _MEANINGS = (
     (
@@ -67,7 +67,7 @@ def _place(text: str, at: int) -> str:
 
 
 def _one(found: re.Match[str]) -> str:
-    return next(group for group in found.groups() if group)
+    return next(group for group in found.groups() if group).rstrip(".")
 
 
 def explained(error: BaseException) -> str | None:

@@ -18,7 +18,7 @@ _STYLE = """
 --c3:#b294ff;--c4:#ff7fac;--c5:#4fc7db;--c6:#d8bb48;--c7:#9aa7b4}}
 *{box-sizing:border-box}
 body{font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;color:var(--ink);
-background:var(--back);margin:0 auto;max-width:70rem;padding:2.2rem 1.2rem 4rem}
+background:var(--back);margin:0 auto;max-width:74rem;padding:2.2rem 1.2rem 4rem}
 h1{font-size:1.7rem;line-height:1.2;margin:0 0 .2rem;letter-spacing:-.01em}
 h2{font-size:1.1rem;margin:2.2rem 0 .1rem}p{margin:.2rem 0 .6rem}.soft{color:var(--soft)}
 .verdict{display:flex;gap:.9rem;align-items:center;background:var(--card);
@@ -31,12 +31,13 @@ color:var(--card);text-align:center}.verdict::first-letter{text-transform:upperc
 .bad{border-left-color:var(--bad)}.bad i{background:var(--bad)}.bad b{color:var(--bad)}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:.7rem}
 .tile{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.7rem .9rem}
-.tile b{display:block;font-size:1.45rem;line-height:1.25;font-variant-numeric:tabular-nums}
+.tile b{display:block;font-size:1.3rem;line-height:1.25;letter-spacing:-.01em;
+font-variant-numeric:tabular-nums}
 .tile span{color:var(--soft);font-size:.85rem}.tile.wrong b{color:var(--bad)}
 .tile.right b{color:var(--good)}
 .card{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.9rem 1rem;
-overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.86rem}
-th,td{text-align:left;padding:.32rem .6rem;border-bottom:1px solid var(--line);white-space:nowrap}
+overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.83rem}
+th,td{text-align:left;padding:.3rem .5rem;border-bottom:1px solid var(--line);white-space:nowrap}
 tr:last-child td{border-bottom:0}tr:hover td{background:color-mix(in srgb,var(--c0) 7%,transparent)}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}th{color:var(--soft);font-weight:600}
 td.wrong{color:var(--bad);font-weight:700}
