@@ -77,10 +77,12 @@ class Pipeline:
 class Kills:
     """What is done to one pipeline; `seed` tells when."""
 
-    def __init__(self, base: Path, cluster: Cluster, seed: int) -> None:
+    def __init__(self, base: Path, cluster: Cluster, seed: int, again: float = 1.0) -> None:
         self.base = base
         self.cluster = cluster
         self.dice = random.Random(seed)
+        #: How likely it is run again in the end.
+        self.again = again
         self.done: list[str] = []
 
     def run(self, words: list[str], checkpoint: Path, kills: int) -> None:
@@ -104,8 +106,9 @@ class Kills:
                 self.kill_node()
             self.done.append(what)
         (running or Pipeline(self.base, words)).finish()
-        # What has come after the last look of the one that was running.
-        Pipeline(self.base, words).finish()
+        if self.dice.random() < self.again:
+            # Once more, with nothing left to do.
+            Pipeline(self.base, words).finish()
 
     def kill_node(self) -> None:
         """The queue's master, or of a plain queue its only node; it comes back."""

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from warren.spark.client import Client
 from warren.spark.errors import Refused, WarrenError
 from warren.spark.pipelines import firehose, report
-from warren.spark.pipelines.journal_reports import html_table, write_report
+from warren.spark.pipelines.journal_reports import html_table, seconds_plot, write_report
 from warren.spark.pipelines.output import local_path, say, show, write_tables
 from warren.spark.pipelines.queue_rows import queue_rows
 from warren.spark.pipelines.replay import choose
@@ -99,10 +99,8 @@ def firehose_verdict(queues: list[dict[str, Any]]) -> tuple[bool, str]:
 def _parts(
     found: DataFrame, queues: DataFrame, undelivered: DataFrame, unflagged: DataFrame
 ) -> list[str]:
-    rows = firehose.per_second(found.where(F.col("at").isNotNull())).collect()
-    labels = [row["second"].strftime("%H:%M:%S") for row in rows]
-    names = ("publish", "deliver")
-    drawn = report.lines(names, labels, [[float(row[n]) for row in rows] for n in names])
+    seconds = firehose.per_second(found.where(F.col("at").isNotNull())).cache()
+    drawn = seconds_plot(seconds, ("publish", "deliver"))
     busiest = queues.orderBy(F.desc("published"), "vhost", "queue").limit(BARS).collect()
     bars = report.bars(
         [row["queue"] for row in busiest], [float(row["published"]) for row in busiest]

@@ -99,26 +99,36 @@ def rates_plot(
     bands: Sequence[tuple[datetime.datetime, datetime.datetime, str]] = (),
 ) -> str:
     """Messages a second, with a mark where a queue has got another master."""
+    promoted = events.where("event = 'promote'").groupBy("at", "node").agg(F.count("*").alias("n"))
+    marks = []
+    for row in promoted.orderBy("at").collect():
+        queues = "" if row["n"] == 1 else f" of {row['n']:,} queues"
+        marks.append((row["at"], f"{row['node'].partition('@')[0]} becomes master{queues}"))
+    return seconds_plot(seconds, ("publish", "confirm", "deliver", "ack"), marks, bands)
+
+
+def seconds_plot(
+    seconds: DataFrame,
+    names: Sequence[str],
+    marks: Sequence[tuple[datetime.datetime, str]] = (),
+    bands: Sequence[tuple[datetime.datetime, datetime.datetime, str]] = (),
+) -> str:
+    """Columns of a table that has a row for each second, as so many messages a second."""
     span = span_of(seconds)
     if span is None:
         return report.lines((), (), ())
     step_s = step_for(span)
     times = spaced(span, step_s)
-    names = ("publish", "confirm", "deliver", "ack")
     start = latency.beginning(F.col("second"), step_s).alias("start")
     summed = seconds.groupBy(start).agg(*[F.sum(name).alias(name) for name in names])
     rows = {row["start"]: row for row in summed.collect()}
     series = [
         [float(rows[at][name]) / step_s if at in rows else 0.0 for at in times] for name in names
     ]
-    promoted = events.where("event = 'promote'").groupBy("at", "node").agg(F.count("*").alias("n"))
-    marks = []
-    for row in promoted.orderBy("at").collect():
-        if span[0] <= row["at"] <= span[1]:
-            queues = "" if row["n"] == 1 else f" of {row['n']:,} queues"
-            text = f"{row['node'].partition('@')[0]} becomes master{queues}"
-            marks.append((place_of(row["at"], times, step_s), text))
-    shaded = [
-        (place_of(a, times, step_s), place_of(b, times, step_s), text) for a, b, text in bands
-    ]
-    return report.lines(names, times, series, marks, bands=shaded, unit="messages a second")
+
+    def place(at: datetime.datetime) -> float:
+        return place_of(at, times, step_s)
+
+    shown = [(place(at), text) for at, text in marks if span[0] <= at <= span[1]]
+    shaded = [(place(begin), place(end), text) for begin, end, text in bands]
+    return report.lines(names, times, series, shown, bands=shaded, unit="messages a second")

@@ -50,8 +50,9 @@ HISTOGRAM = StructType(
         StructField("n", LongType()),
     ]
 )
-#: Classes of a histogram for each power of ten.
-CLASSES = 5
+#: Classes of a histogram for each power of ten; what took less than this is in its first.
+CLASSES = 3
+LEAST_MS = 0.01
 #: Name of a step -> the events that it goes from and to.
 STEPS = {
     "publish to confirm": ("publish", "confirm"),
@@ -112,10 +113,19 @@ def overall() -> Column:
 
 
 def histogram(made: DataFrame) -> DataFrame:
-    """How many messages took how long, five classes for each power of ten; of all queues."""
-    place = F.floor(F.log10(F.greatest(F.col("ms"), F.lit(0.01))) * CLASSES).cast("long")
-    grouped = made.groupBy("step", place.alias("class")).agg(F.count("*").alias("n"))
+    """How many messages took how long, in classes from 1, 2 and 5 of each power of ten on."""
+    ms = F.greatest(F.col("ms"), F.lit(LEAST_MS))
+    power = F.floor(F.log10(ms))
+    within = ms / F.pow(F.lit(10.0), power)
+    place = power * CLASSES + F.when(within < 2, 0).when(within < 5, 1).otherwise(2)
+    grouped = made.groupBy("step", place.cast("long").alias("class")).agg(F.count("*").alias("n"))
     return shaped(grouped, HISTOGRAM).orderBy("step", "class")
+
+
+def class_from(number: int) -> float:
+    """Where a class of the histogram begins, in ms."""
+    power, place = divmod(number, CLASSES)
+    return float((1, 2, 5)[place] * 10.0**power)
 
 
 def outages(events: DataFrame, threshold_ms: int) -> DataFrame:

@@ -125,7 +125,7 @@ def _histogram(made: DataFrame) -> str:
     classes = range(min(row["class"] for row in rows), max(row["class"] for row in rows) + 1)
     counts = {(row["step"], row["class"]): float(row["n"]) for row in rows}
     names = [step for step in latency.STEPS if any(row["step"] == step for row in rows)]
-    labels = [f"{10 ** (number / latency.CLASSES):.3g}" for number in classes]
+    labels = [f"{latency.class_from(number):g}" for number in classes]
     series = [[counts.get((name, number), 0.0) for number in classes] for name in names]
     return report.columns(labels, names, series)
 

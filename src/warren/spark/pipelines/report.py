@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,7 +60,8 @@ border-radius:.18rem;margin:0 .12rem .12rem 0}.key i.cell{margin-right:.4rem}
 .ok{background:color-mix(in srgb,var(--good) 45%,var(--card))}.seen{background:var(--c0)}
 .odd{background:var(--warn)}.lost{background:var(--bad)}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:0 1.2rem}
-.two h2{font-size:1rem;margin-top:1.2rem}
+.two h2{font-size:1rem;margin-top:1.2rem}.two svg{overflow:visible}.two svg text{font-size:20px}
+.two polyline{stroke-width:3}
 @media print{body{background:#fff}.card,.tile,.verdict{break-inside:avoid}}
 """ + "".join(
     f".c{i}{{stroke:var(--c{i})}}.d{i}{{fill:var(--c{i})}}.b{i}{{background:var(--c{i})}}"
@@ -90,7 +92,7 @@ def page(
 ) -> str:
     """The whole file; `figures` as `tiles` makes them."""
     tone, sign = ("good", "✓") if good else ("bad", "✗")
-    first, _, rest = verdict.partition(": ")
+    first, rest = (re.split(r"[:;] ", verdict, maxsplit=1) + [""])[:2]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'

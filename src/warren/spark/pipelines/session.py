@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,9 @@ def open_session(name: str, memory: str, partitions: int, trace: bool = False) -
             "Spark needs Java 17: install it (Debian: apt-get install openjdk-17-jre-headless), "
             "or set JAVA_HOME"
         )
+    # Spark gives times to Python in the zone of its process: tables and plots are to be in UTC.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"warren {name}")
