@@ -102,7 +102,7 @@ def _archive(show: Show):  # type: ignore[no-untyped-def]
     lake = show.nodes.directory / "lake"
     shutil.rmtree(lake, ignore_errors=True)
     process = start_archive(show.nodes, lake)
-    show.status.with_archive = True
+    show.status.lake = lake
     try:
         yield
     finally:

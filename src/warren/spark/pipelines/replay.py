@@ -168,7 +168,9 @@ class Replay:
             if pause_s <= 0:
                 writer.trigger(availableNow=True).start().awaitTermination()
                 return
-            query = writer.trigger(processingTime=f"{max(1, round(pause_s * 1000))} ms").start()
+            query = writer.trigger(
+                processingTime=f"{max(1, round(pause_s * 1000))} milliseconds"
+            ).start()
             while not query.awaitTermination(1):
                 if _committed(self.path / "_checkpoint") >= batches:
                     query.stop()

@@ -92,7 +92,7 @@ def page(
 ) -> str:
     """The whole file; `figures` as `tiles` makes them."""
     tone, sign = ("good", "✓") if good else ("bad", "✗")
-    first, rest = (re.split(r"[:;] ", verdict, maxsplit=1) + [""])[:2]
+    first, rest = [*re.split(r"[:;] ", verdict, maxsplit=1), ""][:2]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
