@@ -218,16 +218,16 @@ def bench_scrub(spark: SparkSession, base: Path, rows: int) -> None:
 # -- journal ---------------------------------------------------------------------------------------
 
 
-def bench_journal(base: Path) -> None:
+def bench_journal(base: Path, rounds: int) -> None:
     """The rates of flows of persistent messages with acknowledgements and confirms."""
     for name, words in FLOWS.items():
-        bench_flow(base, name, [*words, "--persistent", "--size", "200", "--warm", "0"])
+        bench_flow(base, name, rounds, [*words, "--persistent", "--size", "200", "--warm", "0"])
 
 
-def bench_flow(base: Path, name: str, words: list[str]) -> None:
+def bench_flow(base: Path, name: str, rounds: int, words: list[str]) -> None:
     rates: dict[bool, list[float]] = {False: [], True: []}
     costs: dict[bool, list[float]] = {False: [], True: []}
-    for number in range(ROUNDS):
+    for number in range(rounds):
         for is_on in (False, True) if number % 2 else (True, False):
             config = {"journal.enabled": True, "journal.interval": 5} if is_on else {}
             place = base / f"flow-{number}-{is_on}"
@@ -309,6 +309,7 @@ def main() -> None:
     parser.add_argument("--rows", default="1000000,10000000,30000000", help="events of the audit")
     parser.add_argument("--messages", type=int, default=1_000_000, help="of archive and scrub")
     parser.add_argument("--only", choices=("audit", "archive", "scrub", "journal"))
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the journal's cost")
     parser.add_argument("--journals", metavar="DIR", help="keep the audit's journals here")
     given = parser.parse_args()
 
@@ -322,7 +323,7 @@ def main() -> None:
         if given.only != "audit":
             build()
         if wanted("journal"):
-            bench_journal(base)
+            bench_journal(base, given.rounds)
         if given.only == "journal":
             return
         sizes = [int(one) for one in given.rows.split(",")]
