@@ -15,6 +15,7 @@ import pytest
 from journal_rows import row
 from messages import client_of, publish, take_all
 from pyspark.sql import SparkSession
+from pyspark.sql.readwriter import DataFrameWriter
 from source_rows import source_rows
 
 from warren.spark.pipelines.archive import Lake, write_batch
@@ -104,7 +105,10 @@ def test_a_batch_that_fails_leaves_nothing(
 
 
 def test_a_report_that_cannot_be_written_leaves_the_one_before(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     events = tmp_path / "events"
     steps = ("publish", "confirm", "deliver", "ack")
@@ -119,7 +123,20 @@ def test_a_report_that_cannot_be_written_leaves_the_one_before(
     assert not list(out.glob(".*"))
     (tmp_path / "file").write_text("")
     assert main([*words, str(tmp_path / "file" / "out")], spark=spark) == 1
-    assert "table audit_queue is not written" in capsys.readouterr().err
+    assert "out cannot be written to: Not a directory; choose another" in capsys.readouterr().err
+    real = DataFrameWriter.parquet
+
+    def full(self: DataFrameWriter, path: str) -> None:
+        if "audit_block" in path:
+            raise OSError(28, "No space left on device")
+        real(self, path)
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", full)
+    assert main([*words, str(out)], spark=spark) == 1
+    said = capsys.readouterr().err
+    assert f"table audit_block is not written to {out}: the disk is full" in said
+    assert duckdb.sql(f"select * from '{out}/audit_queue/*.parquet'").fetchall() == before
+    assert list((out / "audit_block").glob("*.parquet"))
     assert main([*words, "s3a://bucket/out"], spark=spark) == 1
     assert "no local path" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines.events import EVENTS
 from warren.spark.pipelines.main import main, make_parser
-from warren.spark.pipelines.output import local_path
+from warren.spark.pipelines.places import local_path
 
 NAMES = ("archive", "replay", "typed", "dead-letters", "scrub", "audit", "latency", "lag")
 PAGES = Path(__file__).parents[2] / "docs" / "pipelines"

@@ -21,7 +21,8 @@ from warren.spark.pipelines.journal_reports import (
     seconds_of,
     write_report,
 )
-from warren.spark.pipelines.output import SHOWN_ROWS, local_path, say, show, write_tables
+from warren.spark.pipelines.output import SHOWN_ROWS, say, show, write_tables
+from warren.spark.pipelines.places import local_path
 
 #: Squares of a queue's row; of more blocks, several share one.
 SQUARES = 600

@@ -10,7 +10,8 @@ from warren.spark.client import Client
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines import dead_letters
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
-from warren.spark.pipelines.output import local_path, say, show, write_tables
+from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.queue_rows import queue_rows
 from warren.spark.pipelines.replay import choose
 

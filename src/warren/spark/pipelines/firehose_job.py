@@ -12,7 +12,8 @@ from warren.spark.client import Client
 from warren.spark.errors import Refused, WarrenError
 from warren.spark.pipelines import firehose, report
 from warren.spark.pipelines.journal_reports import html_table, seconds_plot, write_report
-from warren.spark.pipelines.output import local_path, say, show, write_tables
+from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.queue_rows import queue_rows
 from warren.spark.pipelines.replay import choose
 

@@ -7,7 +7,8 @@ import argparse
 from pyspark.sql import SparkSession
 
 from warren.spark.pipelines.archive import COUNTS, CURSOR, Lake, compact, run_archive, summed
-from warren.spark.pipelines.output import local_path, say, show, write_tables
+from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.replay import Replay, Target, choose, log_of, plan
 
 GOOD, BAD = 0, 1

@@ -22,7 +22,8 @@ from warren.spark.pipelines.journal_reports import (
     step_for,
     write_report,
 )
-from warren.spark.pipelines.output import local_path, say, show, write_tables
+from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.replay import choose
 
 #: Plots of so many queues are drawn, the worst first.

@@ -22,7 +22,8 @@ from warren.spark.pipelines.journal_reports import (
     step_for,
     write_report,
 )
-from warren.spark.pipelines.output import local_path, say, show, write_tables
+from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 
 #: Queues that are drawn, those with most messages first.
 DRAWN_QUEUES = 12

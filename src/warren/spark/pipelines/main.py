@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from warren.spark.pipelines.places import check_places
 from warren.spark.pipelines.problems import explained
 
 if TYPE_CHECKING:
@@ -339,6 +340,7 @@ def main(
     if given.name == "dead-letters" and given.republish and given.archive:
         parser.error("dead-letters: only messages of queues can be sent back, not an archive's")
     try:
+        check_places(given)
         return _run(given, spark)
     except KeyboardInterrupt:
         return FAILED

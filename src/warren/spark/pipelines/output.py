@@ -77,16 +77,3 @@ def write_tables(out: Path, tables: dict[str, DataFrame]) -> None:
             if told is None:
                 raise
             raise WarrenError(f"table {name} is not written to {out}: {told}") from error
-
-
-def local_path(text: str) -> Path:
-    """A directory that was named, as a path or as a file: URI. Raises WarrenError for others."""
-    scheme, colon, rest = text.partition(":")
-    if not colon or "/" in scheme or len(scheme) < 2:
-        return Path(text).absolute()
-    if scheme == "file":
-        return Path("/" + rest.lstrip("/"))
-    raise WarrenError(
-        f"{text} is no local path: pipelines write to file systems that driver and executors have "
-        f"mounted. Mount what is behind {scheme}: there, or copy the directory when it is whole"
-    )

@@ -12,7 +12,8 @@ from warren.spark.errors import WarrenError
 from warren.spark.options import read_options
 from warren.spark.pipelines import scrub
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
-from warren.spark.pipelines.output import local_path, say, show, write_tables
+from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.problems import reason
 from warren.spark.pipelines.replicas import Scrubbed, opened, pieces, read_replicas
 from warren.spark.queues import Queues

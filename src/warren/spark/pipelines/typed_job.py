@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines.archive import run_stream
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
-from warren.spark.pipelines.output import local_path, say, show, write_tables
+from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.registry import load_registry
 from warren.spark.pipelines.replay import choose
 from warren.spark.pipelines.typed import COUNTS
