@@ -19,6 +19,8 @@ COMPARE ?= --seconds 90
 FAULTS ?= --seconds 60
 # make spark-kills SPARK_KILLS="--kills 30 --seed 7", make bench-spark BENCH_SPARK="--rows 1000000"
 SPARK_KILLS ?=
+# make pipeline-kills PIPELINE_KILLS="--kills 30 --seed 7"
+PIPELINE_KILLS ?=
 BENCH_SPARK ?=
 # make bench-spark BENCH_PIPELINES="--only audit"
 BENCH_PIPELINES ?=
@@ -31,7 +33,7 @@ WEBUI_SOURCES := $(shell find webui/src webui/public -type f) webui/index.html w
 # Node.js of the machine, or the one that $(VENV)/.node has brought.
 NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 
-.PHONY: run demo test check timing lint types layers webui webui-check wheel pictures bench suites crash faults compare soak sim store-sim spark-kills bench-spark clean
+.PHONY: run demo test check timing lint types layers webui webui-check wheel pictures bench suites crash faults compare soak sim store-sim spark-kills pipeline-kills bench-spark clean
 
 # Three nodes, a mirrored queue, a workload, the archive beside it; Ctrl-C ends it.
 run: $(VENV)/.built $(WEBUI)
@@ -139,6 +141,10 @@ soak: $(VENV)/.built
 # Spark drivers killed at random moments; nothing may be lost or come twice.
 spark-kills: $(VENV)/.built
 	$(BIN)/python tests/spark/kills.py $(SPARK_KILLS)
+
+# Archives and replays whose drivers and nodes are killed at random moments; the same.
+pipeline-kills: $(VENV)/.built
+	$(BIN)/python tests/spark/pipeline_kills.py $(PIPELINE_KILLS)
 
 # How fast queues go into Spark and back; audit, archive, scrub, and what the event journal costs.
 bench-spark: $(VENV)/.built

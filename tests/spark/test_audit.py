@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from warren.spark.pipelines import audit as auditing
-from warren.spark.pipelines.events import EVENTS
-from warren.spark.pipelines.jobs import audit_verdict
+from warren.spark.pipelines.audit_job import audit_verdict
+from warren.spark.pipelines.events import BLOCK, EVENTS
 
 
 @pytest.fixture
@@ -113,6 +113,17 @@ def test_what_a_new_master_vouches_for_is_judged_too(audited: object) -> None:
     ]
     result = audited(rows)  # type: ignore[operator]
     assert [(r["seq"], r["lost"]) for r in result.lost.collect()] == [(2, "missing")]
+
+
+@pytest.mark.parametrize("count", [auditing.NEAR_BLOCKS, auditing.NEAR_BLOCKS + 1])
+def test_losses_in_many_blocks_are_all_found(audited: object, count: int) -> None:
+    """Few blocks are looked for by their positions, many by reading everything."""
+    steps = ("publish", "confirm", "deliver")
+    places = [n * BLOCK + n for n in range(count)]
+    rows = [row(step, seq, at_ms=n) for n, step in enumerate(steps) for seq in places]
+    rows += [row(step, 5, at_ms=n, queue="well") for n, step in enumerate((*steps, "ack"))]
+    rows += [row("snapshot", count * BLOCK, at_ms=9), row("snapshot", 9, at_ms=9, queue="well")]
+    assert numbers(audited(rows).lost) == places  # type: ignore[operator]
 
 
 def test_duckdb_comes_to_the_same(spark: SparkSession, tmp_path: Path) -> None:

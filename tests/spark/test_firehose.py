@@ -16,8 +16,8 @@ from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 from warren.spark.errors import WarrenError
 from warren.spark.options import read_options
 from warren.spark.pipelines import firehose
+from warren.spark.pipelines.audit_job import run_audit_job
 from warren.spark.pipelines.firehose_job import firehose_verdict
-from warren.spark.pipelines.jobs import run_audit_job
 from warren.spark.pipelines.main import make_parser
 from warren.spark.schema import source_schema
 from warren.testing import Broker

@@ -53,6 +53,20 @@ def test_percentiles_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) ->
     assert seen == 2 * 3 == len(mine)
 
 
+def test_messages_are_counted_by_how_long_they_took(spark: SparkSession) -> None:
+    took_ms = [0.0, 0.5, 1.0, 1.9, 2.0, 49.0, 50.0, 999.0]
+    rows = [
+        row(event, n, at_ms=n * 1000 + (took if event == "confirm" else 0))
+        for n, took in enumerate(took_ms)
+        for event in ("publish", "confirm")
+    ]
+    made = latency.steps(latency.times(spark.createDataFrame(rows, EVENTS)))
+    found = latency.histogram(made)
+    assertSchemaEqual(found.schema, latency.HISTOGRAM)
+    counted = {latency.class_from(r["class"]): r["n"] for r in found.collect()}
+    assert counted == {0.01: 1, 0.5: 1, 1.0: 2, 2.0: 1, 20.0: 1, 50.0: 1, 500.0: 1}
+
+
 def test_a_failover_is_a_window_with_its_numbers(spark: SparkSession) -> None:
     rows = [
         row("publish", 0, 10, at_ms=0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from pathlib import Path
 
 import pytest
@@ -89,11 +90,23 @@ def test_a_replay_that_is_begun_again_publishes_nothing_twice(
     assert take_all(broker, "r.again") == list(range(1, 20, 2))
 
 
+def test_a_rate_is_kept(spark: SparkSession, broker: Broker, lake: Path) -> None:
+    publish(broker, "r.slow", 0, 0)
+    replay = Replay(lake / "run")
+    rows = choose(spark, archive_of(spark, lake, 20), "queue = 'q0'")
+    replay.write_plan(plan(rows, Target("", "r.slow"), 2))
+    began_s = time.monotonic()
+    replay.publish(spark, {"endpoints": broker.http_url}, pause_s=0.8)
+    # Five batches: of the four pauses between their beginnings Spark may shorten the first.
+    assert time.monotonic() - began_s >= 2.4
+    assert take_all(broker, "r.slow") == list(range(0, 20, 2))
+
+
 def test_a_wrong_choice_is_told(spark: SparkSession, lake: Path) -> None:
     path = archive_of(spark, lake, 2)
     with pytest.raises(WarrenError, match="--where"):
         choose(spark, path, "queue == = 1")
-    with pytest.raises(WarrenError, match="cannot be replayed"):
+    with pytest.raises(WarrenError, match="cannot be read"):
         choose(spark, path, "nonsense = 1")
-    with pytest.raises(WarrenError, match="cannot be replayed"):
+    with pytest.raises(WarrenError, match="cannot be read"):
         choose(spark, path / "nowhere", None)

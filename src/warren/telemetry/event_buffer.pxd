@@ -30,6 +30,10 @@ cdef enum:
     EVENT_COPY = 24
     EVENT_KINDS = 25
 
+# Of so many queues at a time neighbours of a turn share a row, whatever the order they come in.
+cdef enum:
+    NEWEST_QUEUES = 256
+
 # Bits of an event's flags.
 cdef enum:
     FLAG_REDELIVERED = 1
@@ -65,11 +69,16 @@ cdef class EventBuffer:
     cdef uint32_t* epoch
     cdef uint8_t* event
     cdef uint8_t* flags
-    cdef uint32_t newest[EVENT_KINDS]   # the last event of each kind, + 1; 0: none
+    # By kind of event and the lowest bits of a queue's number the last row, + 1; 0: none.
+    cdef uint32_t newest[EVENT_KINDS][NEWEST_QUEUES]
     cdef Awaited* awaited
     cdef size_t awaited_from
     cdef size_t awaited_count
     cdef size_t awaited_room
+    cdef uint64_t awaited_over          # runs that were waited for, and are not any more
+    # By the lowest bits of a queue's number the last run that waits, counted from the first
+    # ever, + 1; 0: none.
+    cdef uint64_t waiting[NEWEST_QUEUES]
 
     cdef int note(self, uint32_t queue, uint64_t epoch, int event, int flags, uint64_t slot,
                   uint64_t count, uint64_t size) except -1

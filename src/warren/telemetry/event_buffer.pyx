@@ -1,8 +1,8 @@
 """The event journal's buffer: what happens to messages, as columns in memory that outlive a crash.
 
 The memory is that of a file, so what was noted is there when the process is killed. Events of one
-kind that follow one another, in the same turn and at neighbouring positions, are one row: a busy
-queue takes a few bytes a message. No row goes beyond a block of 65,536 positions, which is what the
+kind in the same turn at neighbouring positions of a queue are one row: a busy queue takes a few
+bytes a message. No row goes beyond a block of 65,536 positions, which is what the
 audit adds up. Bytes: docs/internals/journal.md.
 """
 
@@ -99,7 +99,8 @@ cdef class EventBuffer:
 
     cdef int add(self, uint32_t queue, uint64_t epoch, int event, int flags, uint64_t slot,
                  uint32_t count, uint64_t size) except -1:
-        cdef uint32_t i = self.newest[event]
+        cdef uint32_t* newest = &self.newest[event][queue % NEWEST_QUEUES]
+        cdef uint32_t i = newest[0]
         if i:
             i -= 1
             if (self.queue[i] == queue and self.first[i] + self.count[i] == slot
@@ -119,7 +120,7 @@ cdef class EventBuffer:
         self.epoch[i] = <uint32_t>epoch
         self.event[i] = <uint8_t>event
         self.flags[i] = <uint8_t>flags
-        self.newest[event] = i + 1
+        newest[0] = i + 1
         self.length = i + 1
         # Last: whoever reads the file after a crash sees whole rows only.
         (<uint32_t*>(self.head + LENGTH_AT))[0] = i + 1
@@ -132,12 +133,16 @@ cdef class EventBuffer:
         cdef Awaited* newest
         cdef Awaited* grown
         cdef size_t room
+        cdef uint64_t run = self.waiting[queue % NEWEST_QUEUES]
         if self.awaited_count:
             newest = &self.awaited[self.awaited_from + self.awaited_count - 1]
-            if newest.mark == 0:
-                if newest.at_us != self.turn.now_us:
-                    self.close_turn()
-                elif newest.queue == queue and newest.first + newest.count == slot:
+            if newest.mark == 0 and newest.at_us != self.turn.now_us:
+                self.close_turn()
+            if run > self.awaited_over:
+                newest = &self.awaited[self.awaited_from + <size_t>(run - 1 - self.awaited_over)]
+                # Without a mark it is one of this turn.
+                if (newest.mark == 0 and newest.queue == queue and newest.epoch == <uint32_t>epoch
+                        and newest.first + newest.count == slot):
                     newest.count += 1
                     return 0
         if self.awaited_from + self.awaited_count == self.awaited_room:
@@ -163,6 +168,7 @@ cdef class EventBuffer:
         newest.at_us = self.turn.now_us
         newest.mark = 0
         self.awaited_count += 1
+        self.waiting[queue % NEWEST_QUEUES] = self.awaited_over + self.awaited_count
         return 0
 
     def close_turn(self):
@@ -189,6 +195,7 @@ cdef class EventBuffer:
                 return
             self.awaited_from += 1
             self.awaited_count -= 1
+            self.awaited_over += 1
             self.note(oldest.queue, oldest.epoch, EVENT_CONFIRM, 0, oldest.first, oldest.count, 0)
 
     @property

@@ -102,7 +102,7 @@ def _archive(show: Show):  # type: ignore[no-untyped-def]
     lake = show.nodes.directory / "lake"
     shutil.rmtree(lake, ignore_errors=True)
     process = start_archive(show.nodes, lake)
-    show.status.with_archive = True
+    show.status.lake = lake
     try:
         yield
     finally:
@@ -143,7 +143,10 @@ def _judge(show: Show) -> int:
     if missing or show.ledger.unflagged:
         click.echo(f"LOST, by the clients' books: {len(missing):,}; first {missing[:10]}", err=True)
         return 1
-    click.echo("nothing confirmed was lost, by the clients' books. Now the nodes' journals:\n")
+    click.echo(
+        "nothing confirmed was lost, by the clients' books. Now what the nodes themselves have "
+        "noted,\njudged by the audit pipeline (Spark takes some seconds to start):"
+    )
     reason = _missing_for_archive()
     if reason is not None:
         click.echo(f"the audit of the journals cannot be run: {reason}", err=True)
@@ -153,4 +156,11 @@ def _judge(show: Show) -> int:
 
     journals = [str(node.data_dir / "events") for node in show.nodes.nodes]
     out = str(show.nodes.directory / "audit")
-    return main(["audit", "--journal", *journals, "--out", out])
+    code = main(["audit", "--journal", *journals, "--out", out])
+    if code == 0:
+        archived = show.nodes.directory / "lake" / "data"
+        click.echo("\nThe report is a page for a browser; other pipelines read the same files:")
+        click.echo(f"  warren pipeline latency --gap-ms 50 --journal {' '.join(journals)}")
+        if archived.is_dir():
+            click.echo(f"  what the archive has of the orders: {archived}")
+    return code

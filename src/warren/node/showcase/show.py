@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -51,7 +52,8 @@ class Status:
         self._before = (time.monotonic(), 0)
         self._is_terminal = sys.stdout.isatty()
         self._shown_s = 0.0
-        self.with_archive = False
+        #: Of the archive that runs beside it.
+        self.lake: Path | None = None
 
     async def run(self) -> None:
         while True:
@@ -66,9 +68,9 @@ class Status:
             synced = len(row.get("synchronised_slave_nodes") or ())
             mirrors = len(row.get("slave_nodes") or ())
             text = f"master {row['node'].partition('@')[0]}, {synced} of {mirrors} mirrors in sync"
-            if self.with_archive:
-                rows = self._nodes.ask("GET", "/cursors")
-                text += f", {sum(int(one['position']) for one in rows):,} archived"
+            if self.lake is not None:
+                rows = archived_rows(self.lake)
+                text += f", {rows:,} archived" if rows else ", the archive starts"
         except (LocalNodeError, KeyError, TypeError):
             return "nobody answers"
         return text
@@ -94,6 +96,11 @@ class Status:
         """A line that stays."""
         sys.stdout.write(f"\r\x1b[2K{text}\n" if self._is_terminal else f"{text}\n")
         sys.stdout.flush()
+
+
+def archived_rows(lake: Path) -> int:
+    """How many messages are in whole batches of an archive."""
+    return sum(json.loads(one.read_text())["rows"] for one in lake.glob("_batches/*.json"))
 
 
 def configuration() -> dict[str, object]:

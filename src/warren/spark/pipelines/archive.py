@@ -17,11 +17,25 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from warren.spark.errors import WarrenError
-from warren.spark.pipelines import delta
+from warren.spark.pipelines import delta, progress
+from warren.spark.pipelines.audit import shaped
+from warren.spark.pipelines.problems import reason
 
 CURSOR = "archive"
+#: What an archive has of each queue.
+COUNTS = StructType(
+    [
+        StructField("queue", StringType()),
+        StructField("incarnation", StringType()),
+        StructField("messages", LongType()),
+        StructField("first_seq", LongType()),
+        StructField("last_seq", LongType()),
+        StructField("bytes", LongType()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,13 @@ class Lake:
         newest = max(done, default=-1)
         return {int(one["batch"]) for one in self.written() if int(one["batch"]) <= newest}
 
+    def forget(self, batch: int) -> None:
+        """Remove what there is of a batch that is not whole."""
+        shutil.rmtree(self.data / "_temporary", ignore_errors=True)
+        for old in self.data.glob(f"dt=*/queue=*/batch={batch}"):
+            shutil.rmtree(old, ignore_errors=True)
+        (self.path / "_batches" / f"{batch}.part").unlink(missing_ok=True)
+
     def note(self, batch: int, rows: int, **more: Any) -> None:
         place = self.path / "_batches" / f"{batch}.json"
         part = place.with_suffix(".part")
@@ -96,27 +117,56 @@ def archived(rows: DataFrame) -> DataFrame:
     return rows.withColumn("dt", day_of())
 
 
+def counted(rows: DataFrame) -> DataFrame:
+    """What there is of each queue: how many, from where to where, and whether positions lack.
+
+    Positions lack by right where a queue has priorities, or messages were gone before the archive
+    began to follow it.
+    """
+    found = rows.groupBy("queue", "incarnation").agg(
+        F.count("*").alias("messages"),
+        F.min("seq").alias("first_seq"),
+        F.max("seq").alias("last_seq"),
+        F.coalesce(F.sum(F.length("body")), F.lit(0)).alias("bytes"),
+    )
+    return shaped(found, COUNTS).orderBy("queue", "incarnation")
+
+
 def write_batch(rows: DataFrame, batch: int, lake: Lake) -> int:
     """Write a batch, in place of what an attempt before left of it; how many rows it has."""
     table = archived(rows).withColumn("batch", F.lit(batch).cast("long")).persist()
     try:
-        if lake.as_delta:
-            count = table.count()
-            if count:
-                delta.append_batch(table, batch, lake.data)
-            lake.note(batch, count)
-            return count
-        # Tasks that a killed driver left would be taken for this batch's own.
-        shutil.rmtree(lake.data / "_temporary", ignore_errors=True)
-        for old in lake.data.glob(f"dt=*/queue=*/batch={batch}"):
-            shutil.rmtree(old)
-        count = table.count()
-        if count:
+        if not lake.as_delta:
+            # Tasks that a killed driver left would be taken for this batch's own.
+            lake.forget(batch)
+        queues = [row.asDict() for row in counted(table).collect()]
+        count = sum(int(one["messages"]) for one in queues)
+        if count and lake.as_delta:
+            delta.append_batch(table, batch, lake.data)
+        elif count:
             table.write.mode("append").partitionBy("dt", "queue", "batch").parquet(str(lake.data))
-        lake.note(batch, count)
+        lake.note(batch, count, queues=queues)
+    except Exception:
+        if not lake.as_delta:
+            # Readers that know nothing of the list of batches are not to find half of one.
+            lake.forget(batch)
+        raise
     finally:
         table.unpersist()
     return count
+
+
+def summed(batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The counts of several batches together, as rows of `COUNTS`."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for one in (queue for batch in batches for queue in batch.get("queues", ())):
+        key = (one["queue"], one["incarnation"])
+        first, last = one["first_seq"], one["last_seq"]
+        total = found.setdefault(key, [0, first, last, 0])
+        total[0] += one["messages"]
+        total[1], total[2] = min(total[1], first), max(total[2], last)
+        total[3] += one["bytes"]
+    return [(*key, *found[key]) for key in sorted(found, key=str)]
 
 
 def run_archive(
@@ -161,21 +211,14 @@ def run_stream(
         else writer.trigger(availableNow=True)
     )
     query = writer.start()
+    progress.measure_by(lambda: progress.rows_of(query))
     try:
         query.awaitTermination()
     except KeyboardInterrupt:
         query.stop()
     except StreamingQueryException as error:
-        raise WarrenError(reason(str(error))) from error
-
-
-def reason(text: str) -> str:
-    """The line of a long trace that tells a person what to do."""
-    for line in text.splitlines():
-        name, colon, rest = line.strip().partition(": ")
-        if colon and name.startswith("warren.spark.errors."):
-            return rest
-    return text.splitlines()[0]
+        told = reason(str(error))
+        raise WarrenError(f"{told}. Nothing was trimmed of the batch that failed") from error
 
 
 # -- compaction ------------------------------------------------------------------------------------

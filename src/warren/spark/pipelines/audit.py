@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     BooleanType,
@@ -62,6 +62,10 @@ MESSAGES = StructType(
         StructField("judged", BooleanType()),
     ]
 )
+#: Notes of what queues hold; only the newest counts.
+NOTES = ("held", "snapshot")
+#: Of more suspicious blocks than this, all files are read.
+NEAR_BLOCKS = 256
 QUEUES = StructType(
     [
         *_KEY,
@@ -85,13 +89,49 @@ def shaped(table: DataFrame, schema: StructType) -> DataFrame:
     return table.select(*[F.col(f.name).cast(f.dataType).alias(f.name) for f in schema.fields])
 
 
-# -- what queues hold ------------------------------------------------------------------------------
+# -- one pass over everything ----------------------------------------------------------------------
 
 
-def snapshots(events: DataFrame) -> DataFrame:
+def digest(events: DataFrame) -> DataFrame:
+    """One row for each queue, block and kind of event: all that the first pass has to know.
+
+    Number, sum and sum of squares of the positions in their block. Notes of what queues hold stay
+    apart by when and by whom they were made. It is the only pass over the whole journal, and what
+    it makes is small.
+    """
+    kind = F.col("event")
+    is_note = kind.isin(*NOTES)
+    n = F.col("count").cast("long")
+    o = F.col("seq").bitwiseAND(F.lit(BLOCK - 1))
+    between = n * (n - 1)
+    # Every other of two neighbours is even, and of three one can be divided by three.
+    total = n * o + F.shiftright(between, 1)
+    squares = n * o * o + o * between + F.call_function("div", between * (2 * n - 1), F.lit(6))
+    return (
+        events.where(~kind.isin(*[one for one in NO_MESSAGE if one != "delete"]))
+        .groupBy(
+            *QUEUE,
+            block_of(F.col("seq")).alias("block"),
+            "event",
+            "redelivered",
+            "no_ack",
+            F.when(is_note, F.col("node")).alias("noted_by"),
+            F.when(is_note, F.col("at")).alias("noted_at"),
+        )
+        .agg(
+            F.sum(n).alias("n"),
+            F.sum(total).alias("s"),
+            F.sum(squares).alias("q"),
+            F.max("epoch").alias("epoch"),
+            F.max("seq").alias("seq"),
+        )
+    )
+
+
+def snapshots(sums: DataFrame) -> DataFrame:
     """The newest snapshot of each level of each queue: what was below `next` was judged by it."""
-    rows = events.where(F.col("event") == "snapshot").withColumn("level", level_of(F.col("seq")))
-    newest = F.max(F.struct("epoch", "at", "node", "seq")).alias("s")
+    rows = sums.where(F.col("event") == "snapshot").withColumn("level", level_of(F.col("seq")))
+    newest = F.max(F.struct("epoch", "noted_at", "noted_by", "seq")).alias("s")
     return (
         rows.groupBy(*QUEUE, "level")
         .agg(newest)
@@ -99,62 +139,49 @@ def snapshots(events: DataFrame) -> DataFrame:
             *QUEUE,
             "level",
             F.col("s.epoch").alias("snap_epoch"),
-            F.col("s.at").alias("snap_at"),
-            F.col("s.node").alias("snap_node"),
+            F.col("s.noted_at").alias("snap_at"),
+            F.col("s.noted_by").alias("snap_node"),
             F.col("s.seq").alias("next"),
         )
     )
 
 
-def with_held(events: DataFrame, newest: DataFrame) -> DataFrame:
-    """All events; of what queues held at some time, only what the newest snapshot says."""
-    held = events.where(F.col("event") == "held").withColumn("level", level_of(F.col("seq")))
-    noted = held.withColumns({"snap_node": F.col("node"), "snap_at": F.col("at")})
-    same = [*QUEUE, "level", "snap_node", "snap_at"]
-    kept = noted.join(F.broadcast(newest), same, "left_semi").select(*events.columns)
-    return events.where(~F.col("event").isin("held", "snapshot")).unionByName(kept)
+def _of_the_newest(rows: DataFrame, newest: DataFrame, by: str, at: str) -> DataFrame:
+    """Without what queues held at earlier times; `by` and `at` say who noted a row, and when."""
+    known = rows.withColumn("level", level_of(F.col("seq"))).join(
+        F.broadcast(newest), [*QUEUE, "level"], "left"
+    )
+    is_newest = (F.col(by) == F.col("snap_node")) & (F.col(at) == F.col("snap_at"))
+    return known.where((F.col("event") != "held") | F.coalesce(is_newest, F.lit(False))).select(
+        *rows.columns
+    )
 
 
 # -- the cheap pass --------------------------------------------------------------------------------
 
 
-def _sums(name: str, which: Column, sign: Column | None = None) -> list[Column]:
-    """Number, sum and sum of squares of the positions in their block, of rows of a kind."""
-    n = F.col("count").cast("long")
-    o = F.col("seq") % BLOCK
-    values = {
-        "n": n,
-        "s": n * o + n * (n - 1) / 2,
-        "q": n * o * o + o * n * (n - 1) + (n - 1) * n * (2 * n - 1) / 6,
-    }
-    factor = F.lit(1) if sign is None else sign
-    return [
-        F.sum(F.when(which, F.round(value).cast("long") * factor).otherwise(0)).alias(
-            f"{name}_{letter}"
-        )
-        for letter, value in values.items()
-    ]
-
-
-def blocks(events: DataFrame) -> DataFrame:
-    """One row for each block of positions; `events` as `with_held` makes them."""
+def blocks(sums: DataFrame, newest: DataFrame) -> DataFrame:
+    """One row for each block of positions; `sums` as `digest` makes them."""
     kind = F.col("event")
-    unflagged = (kind == "deliver") & ~F.col("redelivered")
-    sign = F.when(kind == "take-back", -1).otherwise(1)
-    summed = (
-        events.where(~F.col("event").isin(*NO_MESSAGE))
-        .groupBy(*QUEUE, block_of(F.col("seq")).alias("block"))
-        .agg(
-            *_sums("p", kind == "publish"),
-            *_sums("c", kind == "confirm"),
-            F.count_if(kind == "adopt").alias("adopted"),
-            *_sums("g", is_gone()),
-            *_sums("h", kind == "held"),
-            *_sums("d", unflagged | (kind == "take-back"), sign),
-        )
-    )
+    first = (kind == "deliver") & ~F.col("redelivered")
+    kinds = {
+        "p": F.when(kind == "publish", 1),
+        "c": F.when(kind == "confirm", 1),
+        "a": F.when(kind == "adopt", 1),
+        "g": F.when(is_gone(), 1),
+        "h": F.when(kind == "held", 1),
+        "d": F.when(first, 1).when(kind == "take-back", -1),
+    }
+    added = [
+        F.sum(F.coalesce(sign, F.lit(0)) * F.col(letter)).alias(f"{name}_{letter}")
+        for name, sign in kinds.items()
+        for letter in "nsq"
+    ]
+    about = sums.where(~kind.isin("snapshot", "delete"))
+    kept = _of_the_newest(about, newest, "noted_by", "noted_at")
+    summed = kept.groupBy(*QUEUE, "block").agg(*added)
     # What a new master vouches for may have been confirmed before or not: that needs a look.
-    agrees = F.col("adopted") == 0
+    agrees = F.col("a_n") == 0
     for letter in "nsq":
         left = F.col(f"g_{letter}") + F.col(f"h_{letter}")
         agrees &= (F.col(f"p_{letter}") == F.col(f"c_{letter}")) & (F.col(f"c_{letter}") == left)
@@ -174,18 +201,33 @@ def blocks(events: DataFrame) -> DataFrame:
 # -- message by message ----------------------------------------------------------------------------
 
 
-def messages(events: DataFrame, newest: DataFrame, suspicious: DataFrame) -> DataFrame:
+def around(events: DataFrame, suspicious: DataFrame) -> DataFrame:
+    """Events near blocks: what files need not be read is said in a way that they understand.
+
+    Segments know the least and the greatest of their positions, so most of them are not opened.
+    """
+    found = suspicious.select("queue", "block").limit(NEAR_BLOCKS + 1).collect()
+    if len(found) > NEAR_BLOCKS:
+        return events
+    near = F.lit(False)
+    for row in found:
+        first = row["block"] * BLOCK
+        near |= (F.col("queue") == row["queue"]) & F.col("seq").between(first, first + BLOCK - 1)
+    return events.where(near)
+
+
+def messages(
+    events: DataFrame, newest: DataFrame, suspicious: DataFrame, deleted: DataFrame
+) -> DataFrame:
     """What became of each message of the blocks that are suspicious."""
-    about = events.where(~F.col("event").isin(*NO_MESSAGE))
-    keyed = about.withColumn("block", block_of(F.col("seq")))
-    chosen = keyed.join(F.broadcast(suspicious), [*QUEUE, "block"], "left_semi").drop("block")
     kind = F.col("event")
+    about = events.where(~kind.isin(*NO_MESSAGE, "snapshot"))
+    keyed = about.withColumn("block", block_of(F.col("seq")))
+    near = keyed.join(F.broadcast(suspicious), [*QUEUE, "block"], "left_semi").drop("block")
+    chosen = _of_the_newest(near, newest, "node", "at")
     flagged = F.col("redelivered")
     vouched = kind.isin("confirm", "adopt")
-
-    def count(which: Column) -> Column:
-        return F.count_if(which)
-
+    count = F.count_if
     facts = (
         by_message(chosen)
         .groupBy(*QUEUE, "seq")
@@ -205,9 +247,6 @@ def messages(events: DataFrame, newest: DataFrame, suspicious: DataFrame) -> Dat
             F.max(F.when(vouched, F.struct("at", "node"))).alias("confirm"),
         )
         .withColumn("level", level_of(F.col("seq")))
-    )
-    deleted = (
-        events.where(kind == "delete").select(*QUEUE).distinct().withColumn("del", F.lit(True))
     )
     known = facts.join(F.broadcast(newest), [*QUEUE, "level"], "left").join(
         F.broadcast(deleted), [*QUEUE], "left"
@@ -245,12 +284,10 @@ def _judged(known: DataFrame) -> DataFrame:
 # -- the verdict -----------------------------------------------------------------------------------
 
 
-def per_queue(events: DataFrame, found: DataFrame, judged: DataFrame) -> DataFrame:
+def per_queue(sums: DataFrame, found: DataFrame, judged: DataFrame) -> DataFrame:
     """One row for each queue, of the blocks and of the messages that were looked at."""
     flagged = (F.col("event") == "deliver") & F.col("redelivered")
-    again = (
-        events.where(flagged).groupBy(*QUEUE).agg(F.sum("count").cast("long").alias("redelivered"))
-    )
+    again = sums.where(flagged).groupBy(*QUEUE).agg(F.sum("n").alias("redelivered"))
     wide = found.groupBy(*QUEUE).agg(
         *[F.sum(name).alias(name) for name in ("published", "confirmed", "gone", "held")],
         F.count("*").alias("blocks"),
@@ -291,12 +328,21 @@ class Audit:
 
 def audit(events: DataFrame, every: bool = False) -> Audit:
     """`every`: look at every message, whatever the sums say."""
-    newest = snapshots(events).cache()
-    whole = with_held(events, newest)
-    found = blocks(whole).cache()
+    sums = digest(events).cache()
+    newest = snapshots(sums).cache()
+    found = blocks(sums, newest).cache()
     chosen = found if every else found.where(~F.col("agrees"))
-    judged = messages(whole, newest, chosen.select(*QUEUE, "block")).cache()
-    return Audit(per_queue(events, found, judged), found, judged)
+    suspicious = chosen.select(*QUEUE, "block")
+    deleted = sums.where(F.col("event") == "delete").select(*QUEUE).distinct()
+    judged = messages(
+        events if every else around(events, suspicious),
+        newest,
+        suspicious,
+        deleted.withColumn("del", F.lit(True)),
+    ).cache()
+    return Audit(per_queue(sums, found, judged).cache(), found, judged)
 
 
-__all__ = ["BLOCKS", "MESSAGES", "QUEUES", "Audit", "audit", "blocks", "messages", "per_queue"]
+__all__ = [
+    "BLOCKS", "MESSAGES", "QUEUES", "Audit", "audit", "blocks", "digest", "messages", "per_queue",
+]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,6 +11,7 @@ from warren.spark.errors import WarrenError
 from warren.spark.pipelines import dead_letters
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
 from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.queue_rows import queue_rows
 from warren.spark.pipelines.replay import choose
 
@@ -22,7 +22,7 @@ POSITIONS_MAX = 10_000
 def run_dead_letters_job(spark: SparkSession, given: argparse.Namespace) -> int:
     headers = [*(given.error_header or []), *dead_letters.ERROR_HEADERS]
     if given.archive:
-        rows = choose(spark, Path(given.archive).absolute(), given.where)
+        rows = choose(spark, local_path(given.archive), given.where)
         return _triage(given, rows, headers)
     with queue_rows(spark, connection_options(given), "dead-letters") as (rows, client):
         return _triage(given, rows, headers, client)
@@ -40,7 +40,7 @@ def _triage(
     total = int(dead.count())
     if given.out:
         write_tables(
-            Path(given.out), {"dead_letter_group": causes, "dead_letter": dead.orderBy("seq")}
+            local_path(given.out), {"dead_letter_group": causes, "dead_letter": dead.orderBy("seq")}
         )
     good = given.fail_over is None or total <= given.fail_over
     more = "" if good else f", MORE THAN the limit of {given.fail_over:,}"

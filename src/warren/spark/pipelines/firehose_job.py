@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,8 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from warren.spark.client import Client
 from warren.spark.errors import Refused, WarrenError
 from warren.spark.pipelines import firehose, report
-from warren.spark.pipelines.journal_reports import html_table, write_report
+from warren.spark.pipelines.journal_reports import html_table, seconds_plot, write_report
 from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.queue_rows import queue_rows
 from warren.spark.pipelines.replay import choose
 
@@ -27,7 +27,7 @@ def run_firehose_audit(
 ) -> int:
     """From queues that are bound to `amq.rabbitmq.trace`, or from an archive of such."""
     if given.firehose_archive:
-        rows = choose(spark, Path(given.firehose_archive).absolute(), given.where)
+        rows = choose(spark, local_path(given.firehose_archive), given.where)
         return _audit(spark, given, rows, None)
     with queue_rows(spark, {**connection, "queues": given.firehose}, "firehose") as (rows, client):
         return _audit(spark, given, rows, client)
@@ -55,7 +55,7 @@ def _audit(
         show("Came again without a flag", unflagged)
     say(f"\n{text}")
     if given.out:
-        out = Path(given.out)
+        out = local_path(given.out)
         tables = {"firehose_queue": queues, "firehose_undelivered": undelivered}
         write_tables(out, {**tables, "firehose_unflagged": unflagged})
         parts = _parts(found, queues, undelivered, unflagged)
@@ -100,10 +100,8 @@ def firehose_verdict(queues: list[dict[str, Any]]) -> tuple[bool, str]:
 def _parts(
     found: DataFrame, queues: DataFrame, undelivered: DataFrame, unflagged: DataFrame
 ) -> list[str]:
-    rows = firehose.per_second(found.where(F.col("at").isNotNull())).collect()
-    labels = [row["second"].strftime("%H:%M:%S") for row in rows]
-    names = ("publish", "deliver")
-    drawn = report.lines(names, labels, [[float(row[n]) for row in rows] for n in names])
+    seconds = firehose.per_second(found.where(F.col("at").isNotNull())).cache()
+    drawn = seconds_plot(seconds, ("publish", "deliver"))
     busiest = queues.orderBy(F.desc("published"), "vhost", "queue").limit(BARS).collect()
     bars = report.bars(
         [row["queue"] for row in busiest], [float(row["published"]) for row in busiest]

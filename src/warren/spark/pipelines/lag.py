@@ -1,7 +1,7 @@
 """How far mirrors were behind their masters, how much nodes and queues had to do, and which most.
 
-Masters note once a second how far each mirror is (`position`): `seq` is the last operation that the
-mirror has on its disk, `bytes` the last one of the master's own log.
+Masters note five times a second how far each mirror is (`position`): `seq` is the last operation
+that the mirror has on its disk, `bytes` the last one of the master's own log.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from warren.spark.pipelines.audit import shaped
 from warren.spark.pipelines.events import QUEUE
+from warren.spark.pipelines.latency import beginning
 
 _KEY: list[tuple[str, DataType]] = [
     ("vhost", StringType()),
@@ -98,14 +99,14 @@ HOT_KEYS = _schema(
     ("share_percent", DoubleType()),
 )
 WINDOW_S = 10
-#: So often masters note where their mirrors are.
-SAMPLE_MS = 1000
+#: So often at least masters note where their mirrors are, if they have not too many queues.
+SAMPLE_MS = 1000.0
 #: Events that rates are made of: each is about messages of a queue.
 RATED = ("publish", "confirm", "deliver", "ack", "requeue", "reject", "expire", "drop", "refuse")
 
 
 def window_of(at: Column) -> Column:
-    return F.timestamp_seconds((F.floor(F.unix_seconds(at) / WINDOW_S) * WINDOW_S).cast("long"))
+    return beginning(at, WINDOW_S)
 
 
 def _millis(at: Column) -> Column:
@@ -116,8 +117,8 @@ def samples(events: DataFrame) -> DataFrame:
     """How far each mirror was behind, whenever its master noted it.
 
     In operations of the queue's log, and in time: how long before the master was as far as the
-    mirror is now. Between two notes it went evenly; what moved after a rest did so in the second
-    before its note.
+    mirror is now. Between two notes it went evenly; what moved after a rest did so since the note
+    that would have been before its own.
     """
     notes = events.where(F.col("event") == "position").select(
         *QUEUE,
@@ -145,8 +146,9 @@ def samples(events: DataFrame) -> DataFrame:
             "began": F.min(F.when(mine, F.col("at"))).over(Window.partitionBy(*QUEUE)),
         }
     ).where(~mine)
+    placed = placed.join(F.broadcast(_intervals(notes)), [*QUEUE], "left")
     after_ms = _millis(F.col("after.at"))
-    from_ms = F.greatest(_millis(F.col("before.until")), after_ms - SAMPLE_MS)
+    from_ms = F.greatest(_millis(F.col("before.until")), after_ms - F.col("every_ms"))
     share = (F.col("place") - F.col("before.index")) / (
         F.col("after.index") - F.col("before.index")
     )
@@ -167,9 +169,26 @@ def samples(events: DataFrame) -> DataFrame:
     )
 
 
+def _intervals(notes: DataFrame) -> DataFrame:
+    """How often each queue was noted when something moved: the least time between two notes."""
+    in_order = Window.partitionBy(*QUEUE).orderBy("at")
+    times = notes.select(*QUEUE, "at").distinct()
+    gap = _millis(F.col("at")) - _millis(F.lag("at").over(in_order))
+    return (
+        times.withColumn("gap_ms", gap)
+        .groupBy(*QUEUE)
+        .agg(F.least(F.min("gap_ms"), F.lit(SAMPLE_MS)).alias("every_ms"))
+    )
+
+
 def lag_10s(found: DataFrame) -> DataFrame:
     """The worst of each mirror in every ten seconds; `found` as `samples` makes it."""
-    grouped = found.groupBy(*QUEUE, "mirror", window_of(F.col("at")).alias("window")).agg(
+    return worst(found, WINDOW_S)
+
+
+def worst(found: DataFrame, step_s: int) -> DataFrame:
+    """The same, of every so many seconds."""
+    grouped = found.groupBy(*QUEUE, "mirror", beginning(F.col("at"), step_s).alias("window")).agg(
         F.count("*").alias("samples"),
         F.max("lag_operations").alias("lag_operations"),
         F.max("lag_ms").alias("lag_ms"),
@@ -230,7 +249,7 @@ def hot_queues(events: DataFrame) -> DataFrame:
     span = rated.agg(span_s.alias("span_s"))
     is_publish = F.col("event") == "publish"
     again = (F.col("event") == "deliver") & F.col("redelivered")
-    seconds = rated.groupBy(*QUEUE, F.date_trunc("second", "at").alias("second")).agg(
+    seconds = rated.groupBy(*QUEUE, beginning(F.col("at"), 1).alias("second")).agg(
         F.sum(F.when(is_publish, F.col("count")).otherwise(0)).alias("n"),
         F.sum(F.when(is_publish, F.col("bytes")).otherwise(0)).alias("bytes"),
         F.sum(F.when(again, F.col("count")).otherwise(0)).alias("again"),

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from warren.spark.pipelines import lag, report
 from warren.spark.pipelines.events import read_events
 from warren.spark.pipelines.jobs import BAD, GOOD
-from warren.spark.pipelines.journal_reports import html_table, rates_plot, write_report
+from warren.spark.pipelines.journal_reports import (
+    Span,
+    covered,
+    html_table,
+    place_of,
+    rates_plot,
+    seconds_of,
+    spaced,
+    step_for,
+    write_report,
+)
 from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.replay import choose
 
 #: Plots of so many queues are drawn, the worst first.
@@ -22,7 +33,7 @@ BARS = 20
 
 
 def run_lag_job(spark: SparkSession, given: argparse.Namespace) -> int:
-    with read_events(spark, [Path(one) for one in given.journal]) as events:
+    with read_events(spark, [local_path(one) for one in given.journal]) as events:
         samples = lag.samples(events).cache()
         tables = {
             "lag_mirror": lag.per_mirror(samples).cache(),
@@ -32,7 +43,7 @@ def run_lag_job(spark: SparkSession, given: argparse.Namespace) -> int:
             "hot_queue": lag.hot_queues(events).cache(),
         }
         if given.archive:
-            rows = choose(spark, Path(given.archive).absolute(), given.where)
+            rows = choose(spark, local_path(given.archive), given.where)
             tables["hot_key"] = lag.hot_keys(rows).cache()
         show("Mirrors, those that were furthest behind first", tables["lag_mirror"])
         show("Copies to mirrors", tables["copy"])
@@ -43,9 +54,13 @@ def run_lag_job(spark: SparkSession, given: argparse.Namespace) -> int:
         good, text = lag_verdict(mirrors, given.fail_over_ms)
         say(f"\n{text}")
         if given.out:
-            out = Path(given.out)
+            out = local_path(given.out)
             write_tables(out, tables)
-            write_report(out / "lag.html", "Replication lag", text, good, _parts(events, tables))
+            seconds = seconds_of(events)
+            parts = _parts(events, seconds, tables, samples)
+            figures = _tiles(mirrors, tables, good)
+            path = out / "lag.html"
+            write_report(path, "Replication lag", text, good, parts, figures, covered(seconds))
     return GOOD if good else BAD
 
 
@@ -70,13 +85,28 @@ def lag_verdict(mirrors: list[dict[str, Any]], limit_ms: int | None) -> tuple[bo
     return good, text
 
 
-def _parts(events: DataFrame, tables: dict[str, DataFrame]) -> list[str]:
+def _tiles(mirrors: list[dict[str, Any]], tables: dict[str, DataFrame], good: bool) -> str:
+    worst_ms = max((row["max_in_sync_ms"] for row in mirrors), default=0.0)
+    worst = max((row["max_operations"] for row in mirrors), default=0)
+    hot = tables["hot_queue"].agg({"published": "sum", "mean_per_second": "sum"}).collect()[0]
+    return report.tiles(
+        [
+            ("furthest behind, in sync", f"{worst_ms:,.0f} ms", "right" if good else "wrong"),
+            ("furthest behind, operations", f"{worst:,}", ""),
+            ("mirrors of queues", f"{len(mirrors):,}", ""),
+            ("copies to mirrors", f"{tables['copy'].count():,}", ""),
+            ("messages published", f"{hot['sum(published)'] or 0:,}", ""),
+            ("a second, in the mean", f"{hot['sum(mean_per_second)'] or 0:,.0f}", ""),
+        ]
+    )
+
+
+def _parts(
+    events: DataFrame, seconds: DataFrame, tables: dict[str, DataFrame], samples: DataFrame
+) -> list[str]:
     parts = [
-        report.section("Messages a second", "All queues together.", rates_plot(events)),
-        report.section(
-            "Published by node", "Messages a second, in steps of ten seconds.", _by_node(tables)
-        ),
-        *_lag_plots(tables),
+        report.section("Messages a second", "All queues together.", rates_plot(events, seconds)),
+        *_lag_plots(tables, samples),
         report.section(
             "Mirrors",
             "Operations that a mirror did not have on its disk yet, and how long before its master "
@@ -84,6 +114,7 @@ def _parts(events: DataFrame, tables: dict[str, DataFrame]) -> list[str]:
             html_table(tables["lag_mirror"], 200),
         ),
         report.section("Copies to mirrors", "Of what they lacked.", html_table(tables["copy"])),
+        report.section("Published by node", "In steps of ten seconds.", _by_node(tables)),
         report.section(
             "The busiest queues", "Messages published to them.", _bars(tables["hot_queue"], "queue")
         ),
@@ -115,35 +146,72 @@ def _by_node(tables: dict[str, DataFrame]) -> str:
         .agg({"per_second": "sum"})
         .collect()
     )
-    return _lines([(row[0], str(row[1]), float(row[2])) for row in rows])
+    points = [(row[0], str(row[1]), float(row[2])) for row in rows]
+    return _lines(points, lag.WINDOW_S, "messages a second")
 
 
-def _lag_plots(tables: dict[str, DataFrame]) -> list[str]:
+def _lag_plots(tables: dict[str, DataFrame], samples: DataFrame) -> list[str]:
     """For each queue a line for each mirror, in operations and in time."""
-    rows = tables["repl_lag_10s"].collect()
-    worst: dict[tuple[str, str], float] = {}
-    for row in rows:
+    (whole,) = samples.selectExpr("min(at) AS a", "max(at) AS b").collect()
+    if whole["a"] is None:
+        return []
+    worst = tables["lag_mirror"].select("vhost", "queue", "max_ms").collect()
+    far: dict[tuple[str, str], float] = {}
+    for row in worst:
         key = (row["vhost"], row["queue"])
-        worst[key] = max(worst.get(key, 0.0), row["lag_ms"])
+        far[key] = max(far.get(key, 0.0), row["max_ms"])
+    step_s = step_for((whole["a"], whole["b"]))
+    copied = tables["copy"].collect()
     parts = []
-    for vhost, queue in sorted(worst, key=lambda key: -worst[key])[:PLOTTED]:
-        own = [row for row in rows if (row["vhost"], row["queue"]) == (vhost, queue)]
-        for column, unit in (("lag_operations", "operations"), ("lag_ms", "ms")):
-            points = [(row["window"], str(row["mirror"]), float(row[column])) for row in own]
+    for vhost, queue in sorted(far, key=lambda key: -far[key])[:PLOTTED]:
+        own = lag.worst(
+            samples.where((F.col("vhost") == vhost) & (F.col("queue") == queue)), step_s
+        )
+        rows = own.collect()
+        bands = [
+            (row["from_at"] or row["to_at"], row["to_at"], f"copy to {row['mirror']}")
+            for row in copied
+            if (row["vhost"], row["queue"]) == (vhost, queue)
+        ]
+        for column, unit in (("lag_ms", "ms"), ("lag_operations", "operations")):
+            points = [(row["window"], str(row["mirror"]), float(row[column])) for row in rows]
             parts.append(
                 report.section(
                     f"{queue}: behind by {unit}",
-                    f"Virtual host {vhost}; the worst of every ten seconds.",
-                    _lines(points),
+                    f"Virtual host {vhost}; the worst of every {step_s:,} s; red while a mirror "
+                    "was copied to.",
+                    _lines(points, step_s, unit, bands),
                 )
             )
-    return parts
+    return [report.side_by_side(parts)]
 
 
-def _lines(points: list[tuple[Any, str, float]]) -> str:
-    """Points (time, name, value) as a line for each name; where it has none, it is zero."""
-    times = sorted({at for at, _, _ in points})
+def _lines(
+    points: list[tuple[Any, str, float]],
+    step_s: int,
+    unit: str,
+    bands: list[tuple[Any, Any, str]] | None = None,
+) -> str:
+    """Points (time, name, value) as a line for each name.
+
+    Where nobody has noted anything, nobody was behind, and nothing was counted.
+    """
+    if not points:
+        return report.lines((), (), ())
+    span: Span = (min(at for at, _, _ in points), max(at for at, _, _ in points))
+    times = spaced(span, step_s)
     names = sorted({name for _, name, _ in points})
     values = {(at, name): value for at, name, value in points}
     series = [[values.get((at, name), 0.0) for at in times] for name in names]
-    return report.lines(names, [at.strftime("%H:%M:%S") for at in times], series)
+    shaded = [
+        (place_of(a, times, step_s), place_of(b, times, step_s), text)
+        for a, b, text in bands or []
+        if a <= span[1] and b >= span[0]
+    ]
+    return report.lines(
+        [short_node(name) for name in names], times, series, bands=shaded, unit=unit
+    )
+
+
+def short_node(name: str) -> str:
+    return name.removesuffix("@localhost")

@@ -43,6 +43,16 @@ OUTAGES = StructType(
         StructField("refused", LongType()),
     ]
 )
+HISTOGRAM = StructType(
+    [
+        StructField("step", StringType()),
+        StructField("class", LongType()),
+        StructField("n", LongType()),
+    ]
+)
+#: Classes of a histogram for each power of ten; what took less than this is in its first.
+CLASSES = 3
+LEAST_MS = 0.01
 #: Name of a step -> the events that it goes from and to.
 STEPS = {
     "publish to confirm": ("publish", "confirm"),
@@ -57,34 +67,65 @@ def _ms(later: Column, earlier: Column) -> Column:
     return (F.unix_micros(later) - F.unix_micros(earlier)) / 1000.0
 
 
-def per_minute(events: DataFrame) -> DataFrame:
-    """Percentiles of each step for each queue and minute of publishing."""
+def times(events: DataFrame) -> DataFrame:
+    """When each message first was published, confirmed, delivered and acknowledged."""
     wanted = ("publish", "confirm", "deliver", "ack")
-    firsts = [
-        F.min(F.when(F.col("event") == name, F.col("at"))).alias(name.replace("-", "_"))
-        for name in wanted
-    ]
-    times = (
+    firsts = [F.min(F.when(F.col("event") == name, F.col("at"))).alias(name) for name in wanted]
+    return (
         by_message(events.where(F.col("event").isin(*wanted))).groupBy(*QUEUE, "seq").agg(*firsts)
     )
+
+
+def steps(found: DataFrame) -> DataFrame:
+    """A row for each step that a message has made; `found` as `times` makes it."""
     pieces = [
         F.struct(F.lit(name).alias("step"), _ms(F.col(to), F.col(start)).alias("ms"))
         for name, (start, to) in STEPS.items()
     ]
-    steps = (
-        times.select(*QUEUE, "publish", F.explode(F.array(*pieces)).alias("it"))
-        .select(*QUEUE, F.date_trunc("minute", "publish").alias("minute"), "it.step", "it.ms")
-        .where(F.col("ms").isNotNull() & F.col("minute").isNotNull())
+    return (
+        found.select(*QUEUE, "publish", F.explode(F.array(*pieces)).alias("it"))
+        .select(*QUEUE, "publish", "it.step", "it.ms")
+        .where(F.col("ms").isNotNull() & F.col("publish").isNotNull())
     )
+
+
+def percentiles(made: DataFrame, step_s: int) -> DataFrame:
+    """Of each step for each queue and so many seconds of publishing; `made` as by `steps`."""
     # Exact ones: a journal of a day fits, and nobody has to wonder about the digits.
     points = F.percentile("ms", F.array(F.lit(0.5), F.lit(0.99), F.lit(0.999)))
-    grouped = steps.groupBy(*QUEUE, "step", "minute").agg(
+    grouped = made.groupBy(*QUEUE, "step", beginning(F.col("publish"), step_s).alias("minute")).agg(
         F.count("*").alias("n"), points.alias("p"), F.max("ms").alias("max_ms")
     )
     named = grouped.withColumns(
         {"p50_ms": F.col("p")[0], "p99_ms": F.col("p")[1], "p999_ms": F.col("p")[2]}
     )
     return shaped(named, MINUTES).orderBy(*QUEUE, "step", "minute")
+
+
+def per_minute(events: DataFrame) -> DataFrame:
+    """Percentiles of each step for each queue and minute of publishing."""
+    return percentiles(steps(times(events)), 60)
+
+
+def overall() -> Column:
+    """The median and p99 of a group of `steps`."""
+    return F.percentile("ms", F.array(F.lit(0.5), F.lit(0.99)))
+
+
+def histogram(made: DataFrame) -> DataFrame:
+    """How many messages took how long, in classes from 1, 2 and 5 of each power of ten on."""
+    ms = F.greatest(F.col("ms"), F.lit(LEAST_MS))
+    power = F.floor(F.log10(ms))
+    within = ms / F.pow(F.lit(10.0), power)
+    place = power * CLASSES + F.when(within < 2, 0).when(within < 5, 1).otherwise(2)
+    grouped = made.groupBy("step", place.cast("long").alias("class")).agg(F.count("*").alias("n"))
+    return shaped(grouped, HISTOGRAM).orderBy("step", "class")
+
+
+def class_from(number: int) -> float:
+    """Where a class of the histogram begins, in ms."""
+    power, place = divmod(number, CLASSES)
+    return float((1, 2, 5)[place] * 10.0**power)
 
 
 def outages(events: DataFrame, threshold_ms: int) -> DataFrame:
@@ -135,16 +176,22 @@ def outages(events: DataFrame, threshold_ms: int) -> DataFrame:
     return shaped(found, OUTAGES).orderBy(*QUEUE, "from_at")
 
 
+def beginning(at: Column, step_s: int) -> Column:
+    """Of the stretch of so many seconds that a time lies in."""
+    return F.timestamp_seconds((F.floor(F.unix_seconds(at) / step_s) * step_s).cast("long"))
+
+
 def per_second(events: DataFrame) -> DataFrame:
     """How many messages each kind of event was about, second by second: for the plots."""
     kinds = ("publish", "confirm", "deliver", "ack")
+    # First by the name of the event, then side by side: the journal is large, its seconds are few.
+    narrow = (
+        events.where(F.col("event").isin(*kinds))
+        .groupBy(beginning(F.col("at"), 1).alias("second"), "event")
+        .agg(F.sum("count").alias("n"))
+    )
     sums = [
-        F.sum(F.when(F.col("event") == kind, F.col("count")).otherwise(0)).cast("long").alias(kind)
+        F.sum(F.when(F.col("event") == kind, F.col("n")).otherwise(0)).cast("long").alias(kind)
         for kind in kinds
     ]
-    return (
-        events.where(F.col("event").isin(*kinds))
-        .groupBy(F.date_trunc("second", "at").alias("second"))
-        .agg(*sums)
-        .orderBy("second")
-    )
+    return narrow.groupBy("second").agg(*sums).orderBy("second")

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from warren.spark.errors import WarrenError
+from warren.spark.pipelines.places import check_places
+from warren.spark.pipelines.problems import explained
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FAILED, WRONG = 1, 2
+#: Of a line of help.
+WIDTH = 88
 _NAMES = {
     "archive": "queues into Parquet files by day and queue, each message once",
     "replay": "rows of an archive back into an exchange, in order per queue, each once",
@@ -18,6 +26,35 @@ _NAMES = {
     "latency": "how long messages took, minute by minute, and windows without a confirm",
     "lag": "how far replicas were behind, rates of nodes and queues, and the hottest of them",
     "scrub": "are all replicas of mirrored queues equal? The same ranges compared by checksums",
+}
+#: An example that can be given as it stands, and when the exit code is 1.
+_EXAMPLES = {
+    "archive": ("--queues orders,invoices --to /lake/shop --follow", "it failed"),
+    "replay": (
+        '--archive /lake/shop --run /lake/replays/1 --where "seq >= 100" --as-published',
+        "it failed, or no queue takes a message (--on-unroutable)",
+    ),
+    "typed": (
+        "--queues orders --registry types.json --to /lake/typed",
+        "it failed, or more than --max-quarantined could not be decoded",
+    ),
+    "dead-letters": (
+        "--queues orders.dead --out report",
+        "it failed, there are more than --fail-over, or some of a group stayed",
+    ),
+    "scrub": ("--queues orders --out report", "it failed, or two replicas differ"),
+    "audit": (
+        "--journal node1/events node2/events node3/events --out report",
+        "it failed, something confirmed was lost, or something came again without a flag",
+    ),
+    "latency": (
+        "--journal node1/events node2/events --fail-over-ms 5000 --out report",
+        "it failed, or a window without a confirm was longer than --fail-over-ms",
+    ),
+    "lag": (
+        "--journal node1/events node2/events --fail-over-ms 2000 --out report",
+        "it failed, or a mirror in sync was further behind than --fail-over-ms",
+    ),
 }
 _JOURNAL = (
     "The journal of a node is the directory 'events' in its data directory; it is written while "
@@ -34,6 +71,9 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
     )
     parser.add_argument("--memory", default="2g", help="of Spark's JVM (default: 2g)")
     parser.add_argument("--partitions", type=int, default=8, help="tasks of a shuffle (default: 8)")
+    parser.add_argument(
+        "--trace", action="store_true", help="when it fails, all that Spark says, not a sentence"
+    )
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     _add_archive(names)
     _add_replay(names)
@@ -55,8 +95,20 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
 
 
 def _add(names: argparse._SubParsersAction, name: str, more: str = "") -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    example, bad = _EXAMPLES[name]
+    parts = [
+        textwrap.fill(more, WIDTH),
+        f"For example:\n  warren pipeline {name} {example}",
+        textwrap.fill(f"Exit code 1: {bad}; 2: it was asked for wrongly.", WIDTH),
+        f"More: docs/pipelines/{name}.md",
+    ]
+    summary = _NAMES[name]
     added: argparse.ArgumentParser = names.add_parser(
-        name, help=_NAMES[name], description=f"{_NAMES[name].capitalize()}.", epilog=more
+        name,
+        help=summary,
+        description=textwrap.fill(f"{summary[0].upper()}{summary[1:]}.", WIDTH),
+        epilog="\n\n".join(parts),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     return added
 
@@ -97,8 +149,8 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
         metavar="URLS",
         help="HTTP APIs of the nodes, separated by commas (default: http://127.0.0.1:15672)",
     )
-    parser.add_argument("--vhost", default="/")
-    parser.add_argument("--user", default="guest")
+    parser.add_argument("--vhost", default="/", help="of the queues (default: /)")
+    parser.add_argument("--user", default="guest", help="of the HTTP API (default: guest)")
     parser.add_argument("--password-file", metavar="FILE", help="else the password is 'guest'")
 
 
@@ -165,7 +217,13 @@ def _add_stream(parser: argparse.ArgumentParser, cursor: str) -> None:
     parser.add_argument(
         "--starting-offsets", default="earliest", help="earliest, latest or JSON (first run only)"
     )
-    parser.add_argument("--batch-rows", type=int, default=250_000, metavar="N")
+    parser.add_argument(
+        "--batch-rows",
+        type=int,
+        default=250_000,
+        metavar="N",
+        help="messages that are written at a time (default: 250000)",
+    )
     parser.add_argument("--follow", action="store_true", help="go on until interrupted")
     parser.add_argument(
         "--interval", type=int, default=5, metavar="S", help="between batches (default: 5)"
@@ -255,15 +313,26 @@ def _add_replay(names: argparse._SubParsersAction) -> None:  # type: ignore[type
     )
     parser.add_argument("--routing-key", help="with --exchange: instead of each message's own")
     parser.add_argument("--rate", type=int, metavar="N", help="messages a second at most")
-    parser.add_argument("--batch-rows", type=int, default=10_000, metavar="N")
     parser.add_argument(
-        "--on-unroutable", choices=("fail", "drop"), default="fail", help="(default: fail)"
+        "--batch-rows",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="messages that are published at a time (default: 10000)",
+    )
+    parser.add_argument(
+        "--on-unroutable",
+        choices=("fail", "drop"),
+        default="fail",
+        help="a message that no queue takes (default: fail)",
     )
     parser.add_argument("--plan-only", action="store_true", help="publish nothing yet")
 
 
-def main(arguments: Sequence[str], prog: str = "warren pipeline") -> int:
-    """Run what the arguments ask for; the exit code."""
+def main(
+    arguments: Sequence[str], prog: str = "warren pipeline", spark: SparkSession | None = None
+) -> int:
+    """Run what the arguments ask for, in this session or one of its own; the exit code."""
     parser = make_parser(prog)
     given = parser.parse_args(arguments)
     if given.name == "archive" and not given.compact and not (given.queues or given.queue_pattern):
@@ -271,19 +340,32 @@ def main(arguments: Sequence[str], prog: str = "warren pipeline") -> int:
     if given.name == "dead-letters" and given.republish and given.archive:
         parser.error("dead-letters: only messages of queues can be sent back, not an archive's")
     try:
-        return _run(given)
-    except WarrenError as error:
-        sys.stderr.write(f"{prog} {given.name}: {error}\n")
-        return FAILED
+        check_places(given)
+        return _run(given, spark)
     except KeyboardInterrupt:
         return FAILED
+    except Exception as error:
+        told = explained(error)
+        if told is None or given.trace:
+            raise
+        sys.stderr.write(f"{prog} {given.name}: {told}\n")
+        return FAILED
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(given: argparse.Namespace, session: SparkSession | None) -> int:
     from warren.spark.pipelines.session import open_session
 
-    spark = open_session(given.name, given.memory, given.partitions)
-    from warren.spark.pipelines import dead_letters_job, jobs, lag_job, scrub_job, typed_job
+    spark = session or open_session(given.name, given.memory, given.partitions, given.trace)
+    from warren.spark.pipelines import (
+        audit_job,
+        dead_letters_job,
+        jobs,
+        lag_job,
+        latency_job,
+        progress,
+        scrub_job,
+        typed_job,
+    )
 
     run = {
         "archive": jobs.run_archive_job,
@@ -291,11 +373,13 @@ def _run(given: argparse.Namespace) -> int:
         "typed": typed_job.run_typed_job,
         "dead-letters": dead_letters_job.run_dead_letters_job,
         "scrub": scrub_job.run_scrub_job,
-        "audit": jobs.run_audit_job,
-        "latency": jobs.run_latency_job,
+        "audit": audit_job.run_audit_job,
+        "latency": latency_job.run_latency_job,
         "lag": lag_job.run_lag_job,
     }[given.name]
     try:
-        return run(spark, given)
+        with progress.shown(given.name, spark):
+            return run(spark, given)
     finally:
-        spark.stop()
+        if session is None:
+            spark.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,11 +11,16 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from warren.spark.errors import WarrenError
+from warren.spark.pipelines import progress
+from warren.spark.pipelines.problems import explained
+
 #: So many rows of a long table are printed.
 SHOWN_ROWS = 20
 
 
 def say(text: str = "") -> None:
+    progress.clear()
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -54,6 +60,20 @@ def show(title: str, table: DataFrame, limit: int = SHOWN_ROWS) -> list[Any]:
 
 
 def write_tables(out: Path, tables: dict[str, DataFrame]) -> None:
-    """Each as Parquet in a directory of its name, in place of an earlier one."""
+    """Each as Parquet in a directory of its name, in place of an earlier one.
+
+    It has its name when it is whole; where it cannot be written, the earlier one stays. Raises
+    WarrenError.
+    """
     for name, table in tables.items():
-        table.coalesce(1).write.mode("overwrite").parquet(str(out / name))
+        part, place = out / f".{name}.part", out / name
+        try:
+            table.coalesce(1).write.mode("overwrite").parquet(str(part))
+            shutil.rmtree(place, ignore_errors=True)
+            part.rename(place)
+        except Exception as error:
+            shutil.rmtree(part, ignore_errors=True)
+            told = explained(error)
+            if told is None:
+                raise
+            raise WarrenError(f"table {name} is not written to {out}: {told}") from error

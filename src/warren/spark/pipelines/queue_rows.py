@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from warren.spark.client import Client
 from warren.spark.errors import Refused, WarrenError, hint
 from warren.spark.options import read_options
-from warren.spark.pipelines.archive import reason
+from warren.spark.pipelines.problems import reason
 from warren.spark.queues import Queues
 
 #: A job that was killed leaves its cursors; the broker drops them after an hour.

@@ -13,7 +13,12 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.errors import AnalysisException, ParseException, StreamingQueryException
+from pyspark.errors import (
+    AnalysisException,
+    ParseException,
+    PySparkException,
+    StreamingQueryException,
+)
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -28,8 +33,8 @@ from pyspark.sql.types import (
 )
 
 from warren.spark.errors import WarrenError
-from warren.spark.pipelines import delta
-from warren.spark.pipelines.archive import reason
+from warren.spark.pipelines import delta, progress
+from warren.spark.pipelines.problems import reason
 
 #: What the sink of the connector takes.
 MESSAGE = StructType(
@@ -157,18 +162,25 @@ class Replay:
             .options(**options, producer=self.name)
             .option("checkpointLocation", str(self.path / "_checkpoint"))
         )
+        batches = len(list(self.rows.glob("*.parquet")))
+        progress.measure_by(lambda: self._how_far(batches))
         try:
             if pause_s <= 0:
                 writer.trigger(availableNow=True).start().awaitTermination()
                 return
-            query = writer.trigger(processingTime=f"{max(1, round(pause_s * 1000))} ms").start()
-            batches = len(list(self.rows.glob("*.parquet")))
+            query = writer.trigger(
+                processingTime=f"{max(1, round(pause_s * 1000))} milliseconds"
+            ).start()
             while not query.awaitTermination(1):
                 if _committed(self.path / "_checkpoint") >= batches:
                     query.stop()
                     return
         except StreamingQueryException as error:
             raise WarrenError(reason(str(error))) from error
+
+    def _how_far(self, batches: int) -> tuple[float, float, str]:
+        done = _committed(self.path / "_checkpoint")
+        return float(done), float(batches), f"batch {done:,} of {batches:,}"
 
 
 def _committed(checkpoint: Path) -> int:
@@ -178,9 +190,10 @@ def _committed(checkpoint: Path) -> int:
 
 
 def choose(spark: SparkSession, path: Path, where: str | None) -> DataFrame:
-    """The rows of an archive that are to be replayed. Raises WarrenError."""
+    """The rows of an archive that were chosen. Raises WarrenError."""
     try:
-        reader, data = spark.read, path / "data"
+        # Archives grow over years: where a column was added, older files lack it.
+        reader, data = spark.read.option("mergeSchema", "true"), path / "data"
         if delta.is_delta(data):
             rows = reader.option("basePath", str(data)).parquet(*delta.files_of(data))
         else:
@@ -190,9 +203,11 @@ def choose(spark: SparkSession, path: Path, where: str | None) -> DataFrame:
         raise WarrenError(f"--where cannot be read: {str(error).splitlines()[0]}") from error
     except AnalysisException as error:
         raise WarrenError(
-            f"{path} cannot be replayed: {str(error).splitlines()[0]}; name the directory that "
+            f"{path} cannot be read: {str(error).splitlines()[0]}; name the directory that "
             "'warren pipeline archive --to' wrote, and its columns in --where"
         ) from error
+    except PySparkException as error:
+        raise WarrenError(f"{path} cannot be read: {reason(str(error))}") from error
 
 
 def log_of(planned: DataFrame) -> DataFrame:

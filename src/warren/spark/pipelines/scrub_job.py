@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -12,9 +11,10 @@ from warren.spark.client import Client
 from warren.spark.errors import WarrenError
 from warren.spark.options import read_options
 from warren.spark.pipelines import scrub
-from warren.spark.pipelines.archive import reason
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
 from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
+from warren.spark.pipelines.problems import reason
 from warren.spark.pipelines.replicas import Scrubbed, opened, pieces, read_replicas
 from warren.spark.queues import Queues
 
@@ -68,5 +68,5 @@ def _compare(
     say(f"\n{text}: {len(queues):,} queues, {messages:,} messages read at all replicas together")
     if given.out:
         tables = {"scrub": checks.orderBy("queue", "bucket", "replica"), "scrub_difference": found}
-        write_tables(Path(given.out), {**tables, "scrub_replica": total})
+        write_tables(local_path(given.out), {**tables, "scrub_replica": total})
     return GOOD if not wrong else BAD

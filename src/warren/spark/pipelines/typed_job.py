@@ -13,6 +13,7 @@ from warren.spark.errors import WarrenError
 from warren.spark.pipelines.archive import run_stream
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
 from warren.spark.pipelines.output import say, show, write_tables
+from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.registry import load_registry
 from warren.spark.pipelines.replay import choose
 from warren.spark.pipelines.typed import COUNTS
@@ -23,7 +24,7 @@ CURSOR = "typed"
 
 def run_typed_job(spark: SparkSession, given: argparse.Namespace) -> int:
     registry = load_registry(Path(given.registry))
-    tables = open_tables(Path(given.to).absolute(), registry)
+    tables = open_tables(local_path(given.to), registry)
     before = {one["batch"] for one in tables.lake.written()}
     if given.archive:
         _from_archive(spark, given, tables, before)
@@ -52,7 +53,7 @@ def _from_archive(
             f"{tables.lake.path} has tables already: an archive is decoded as a whole, so choose a "
             "new directory with --to"
         )
-    tables.write(choose(spark, Path(given.archive).absolute(), given.where), 0)
+    tables.write(choose(spark, local_path(given.archive), given.where), 0)
 
 
 def _sum(batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

@@ -1,0 +1,68 @@
+"""What pipelines say of themselves, and their exit codes."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from journal_rows import plain_life, row, without
+from pyspark.sql import SparkSession
+
+from warren.spark.errors import WarrenError
+from warren.spark.pipelines.events import EVENTS
+from warren.spark.pipelines.main import main, make_parser
+from warren.spark.pipelines.places import local_path
+
+NAMES = ("archive", "replay", "typed", "dead-letters", "scrub", "audit", "latency", "lag")
+PAGES = Path(__file__).parents[2] / "docs" / "pipelines"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pipeline_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each option has a text, there is an example that can be given, and a page."""
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args([name, "--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "Exit code" in said
+    page = (PAGES / f"{name}.md").read_text()
+    assert f"warren pipeline {name}" in page
+    example = next(
+        line.strip() for line in said.splitlines() if line.startswith("  warren pipeline")
+    )
+    words = shlex.split(example)
+    assert words[:3] == ["warren", "pipeline", name]
+    assert make_parser().parse_args(words[2:]).name == name
+    (chosen,) = [a for a in make_parser()._actions if a.dest == "name"]
+    for action in chosen.choices[name]._actions:  # type: ignore[index,union-attr]
+        assert action.help, f"{name}: {action.dest} has no text"
+
+
+def test_a_bad_verdict_is_an_exit_code(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(tmp_path / "events")
+    rows = without(plain_life(2_000), "ack", {1})
+    late = row("position", 5, at_ms=9_000, peer="b", size=90, in_sync=True)
+    rows += [row("position", 0, at_ms=0, peer="b", size=5, in_sync=True), late]
+    rows += [row("publish", 2_000, at_ms=9_500), row("confirm", 2_000, at_ms=9_600)]
+    spark.createDataFrame(rows, EVENTS).coalesce(1).write.parquet(place)
+    good_and_bad = {
+        "audit": ([], "1 LOST"),
+        "latency": (["--fail-over-ms", "3000"], "MORE THAN the limit of 3,000 ms"),
+        "lag": (["--fail-over-ms", "500"], "MORE THAN the limit of 500 ms"),
+    }
+    for name, (more, said) in good_and_bad.items():
+        assert main([name, "--journal", place, *more], spark=spark) == 1
+        assert said in capsys.readouterr().out
+    assert main(["latency", "--journal", place, "--fail-over-ms", "9000"], spark=spark) == 0
+    assert main(["lag", "--journal", place, "--fail-over-ms", "9000"], spark=spark) == 0
+
+
+def test_places_may_be_uris_of_local_files() -> None:
+    assert local_path("file:///lake/shop") == local_path("file:/lake/shop") == Path("/lake/shop")
+    assert local_path("lake") == Path("lake").absolute()
+    assert local_path("/a:b/c") == Path("/a:b/c")
+    with pytest.raises(WarrenError, match="no local path"):
+        local_path("s3a://bucket/lake")
