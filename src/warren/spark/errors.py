@@ -48,6 +48,9 @@ def hint(error: Refused) -> str:
         "stood still for longer than the option 'cursorExpiry'",
         "cursor_in_use": "a cursor has one query at a time: give this query another name in the "
         "option 'cursor', or stop the other query",
+        "not_staged": "start the query again: the batch is published once. More than one node may "
+        "have been lost, or a batch taken longer than 15 minutes",
+        "moved": "start the query again: the batch is published once",
         "staged_too_much": "let batches be smaller, with the option 'maxOffsetsPerTrigger' of the "
         "source",
     }

@@ -73,6 +73,7 @@ def read_blocks(client: Client, options: Options, wanted: Range) -> Iterator[Blo
             "cursor": wanted.cursor,
             "body": str(body).lower(),
             "headers": str(headers).lower(),
+            "master": str(options.read_from == "master").lower(),
         }
         return Block(client.read_range(wanted.queue, query))
 
