@@ -56,6 +56,7 @@ KNOWN = (
     "checkpointLocation",
     "compat",
     "amqpUrl",
+    "queueType",
     "stagingDir",
 )
 _SPELLED = {name.lower(): name for name in KNOWN}
