@@ -83,7 +83,8 @@ class Served:
 
         def settled() -> None:
             now = node.engine.vhosts["/"].queues.get(self.queue)
-            if node.boot == boot and node.is_up and now is queue and not queue.retired:
+            serves = queue.mirror is None or queue.mirror.acts
+            if node.boot == boot and node.is_up and now is queue and serves:
                 told()
 
         if queue.mirror is not None:

@@ -49,11 +49,32 @@ def connect(options: Options) -> Any:
 def refused(queue: str, error: Any) -> WarrenError:
     """What the broker says when it closes a channel, with the option that it is about."""
     code, text = getattr(error, "reply_code", 0), getattr(error, "reply_text", str(error))
+    if code == 406 and STREAM_OFFSET in text:
+        return WarrenError(f"queue '{queue}' is no stream: leave the option 'queueType' out")
     if code == 404:
         return WarrenError(f"option 'queues': there is no queue '{queue}' ({text})")
     if code == 403:
         return WarrenError(f"the user of the option 'amqpUrl' may not read '{queue}' ({text})")
     return WarrenError(f"option 'queues': queue '{queue}' cannot be read: {code} {text}")
+
+
+def check_plain(connection: Any, queue: str) -> None:
+    """Raises WarrenError for a stream of RabbitMQ, which would be read from its end on.
+
+    Only streams may be consumed from an offset: others are refused, before anything is delivered.
+    """
+    properties = getattr(getattr(connection, "_impl", None), "server_properties", None) or {}
+    if "Erlang" not in str(properties.get("platform")):
+        return
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=1)
+    try:
+        channel.basic_consume(queue, lambda *_: None, arguments={STREAM_OFFSET: "next"})
+    except Exception as error:
+        if getattr(error, "reply_code", 0) == 406:
+            return
+        raise refused(queue, error) from error
+    raise WarrenError(f"queue '{queue}' is a stream: set the option 'queueType' to 'stream'")
 
 
 def row_of(queue: str, seq: int, method: Any, properties: Any, body: bytes) -> dict[str, Any]:

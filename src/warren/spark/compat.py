@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from warren.spark.amqp_rows import STREAM_OFFSET, batch_of, connect, refused, row_of
+from warren.spark.amqp_rows import batch_of, check_plain, connect, refused, row_of
 from warren.spark.errors import OptionError, WarrenError
 from warren.spark.options import Options
 
@@ -129,6 +129,7 @@ class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.rows = options.number("maxOffsetsPerTrigger", ROWS_MAX, 1)
         self._staging: Staging | None = None
         self._left: int | None = None
+        self._is_checked = False
 
     @property
     def staging(self) -> Staging:
@@ -159,11 +160,19 @@ class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- receiving ---------------------------------------------------------------------------------
 
+    def _check(self, connection: Any) -> None:
+        if not self._is_checked:
+            check_plain(connection, self.queue)
+            self._is_checked = True
+
     def _count(self) -> int:
         connection = connect(self.options)
         try:
+            self._check(connection)
             found = connection.channel().queue_declare(self.queue, passive=True)
             return int(found.method.message_count)
+        except WarrenError:
+            raise
         except Exception as error:
             raise refused(self.queue, error) from error
         finally:
@@ -175,21 +184,14 @@ class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         connection = connect(self.options)
         received: list[dict[str, Any]] = []
         try:
+            self._check(connection)
             channel = connection.channel()
             channel.basic_qos(prefetch_count=min(rows, 65_535))
             tag = 0
-            # A plain queue does not know the argument; a stream tells what it is by its answer.
-            asked = {STREAM_OFFSET: "first"}
             begin = self.staging.end
-            for method, properties, body in channel.consume(
-                self.queue, inactivity_timeout=IDLE_S, arguments=asked
-            ):
+            for method, properties, body in channel.consume(self.queue, inactivity_timeout=IDLE_S):
                 if method is None:
                     break
-                if STREAM_OFFSET in (properties.headers or {}):
-                    raise WarrenError(
-                        f"queue '{self.queue}' is a stream: set the option 'queueType' to 'stream'"
-                    )
                 seq = begin + len(received)
                 received.append(row_of(self.queue, seq, method, properties, body))
                 tag = method.delivery_tag
