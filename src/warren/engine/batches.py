@@ -279,7 +279,8 @@ def _publish(
             # What left the queues before is told before.
             journal.finish_turn()
         if plain:
-            refused += _publish_plain(engine, plain, messages, targets, operation)
+            only = _only(plain, targets) if mirrored else targets
+            refused += _publish_plain(engine, plain, messages, only, operation)
         if mirrored:
             refused += _publish_mirrored(engine, mirrored, messages, targets, operation)
             for queue in mirrored:
@@ -292,16 +293,24 @@ def _publish(
     return refused
 
 
+def _only(
+    queues: list[AmqpQueue], targets: list[tuple[AmqpQueue, ...]]
+) -> list[tuple[AmqpQueue, ...]]:
+    """Of the queues of each message those that are wanted."""
+    wanted = set(queues)
+    known = {some: tuple(queue for queue in some if queue in wanted) for some in set(targets)}
+    return [known[some] for some in targets]
+
+
 def _publish_plain(
     engine: Engine,
     queues: list[AmqpQueue],
     messages: list[Message],
-    targets: list[tuple[AmqpQueue, ...]],
+    only: list[tuple[AmqpQueue, ...]],
     operation: bytes,
 ) -> int:
-    journal, wanted = engine.journal, set(queues)
+    journal = engine.journal
     logged = [queue for queue in queues if journal is not None and queue.durable and queue.queue_id]
-    only = [tuple(queue for queue in some if queue in wanted) for some in targets]
     if journal is not None:
         # A queue that has lost its mirrors since they were staged.
         late = [m for m, some in zip(messages, only, strict=True) if some and not m.place]
@@ -324,15 +333,10 @@ def _publish_mirrored(
     operation: bytes,
 ) -> int:
     """Each message is written with its operation, as any publish."""
-    own: list[Message] = []
-    only: list[tuple[AmqpQueue, ...]] = []
-    wanted = set(queues)
-    for message, some in zip(messages, targets, strict=True):
-        here = tuple(queue for queue in some if queue in wanted)
-        if here:
-            # The staged one stands elsewhere in the log, or may have to be published again.
-            own.append(copy_of(message))
-            only.append(here)
+    only = _only(queues, targets)
+    # The staged ones stand elsewhere in the log, or may have to be published again.
+    own = [copy_of(message) for message, some in zip(messages, only, strict=True) if some]
+    only = [some for some in only if some]
     logs: list[Any] = [queue.mirror for queue in queues]
     for log in logs:
         log.begin_batch()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,9 @@ from warren.management.routes_cursors import (
 )
 from warren.model.message import Message
 from warren.wire.staged import decode_staged
+
+if TYPE_CHECKING:
+    from warren.engine.amqp_queue import AmqpQueue
 
 Result = TypeVar("Result")
 #: Between the names of the nodes that have the same messages.
@@ -73,16 +76,18 @@ async def stage_batch(call: Call) -> Answer:
     mine: list[Message] = []
     plain: list[Message] = []
     pace = Pace()
+    #: Queues repeat: who has them, and whether one of them has no mirrors and is here.
+    known: dict[tuple[AmqpQueue, ...], tuple[frozenset[str], bool]] = {}
     for n, message in enumerate(messages):
         queues = router.queues(message)
-        nodes = frozenset().union(*(router.nodes(queue) for queue in queues))
-        if not queues and not call.is_from_peer:
-            # Whoever is asked counts what goes nowhere.
-            nodes = frozenset((here,))
+        found = known.get(queues)
+        if found is None:
+            found = known[queues] = _places(call, router, queues)
+        nodes, is_plain = found
         counts[nodes] += 1
         if here in nodes:
             mine.append(message)
-        if any(not queue.is_remote and queue.mirror is None for queue in queues):
+        if is_plain:
             plain.append(message)
         if n % SLICE_ROWS == 0:
             await pace.rest()
@@ -99,6 +104,16 @@ async def stage_batch(call: Call) -> Answer:
         "messages": len(messages),
         "staged": {TOGETHER.join(sorted(nodes)): count for nodes, count in counts.items() if nodes},
     }
+
+
+def _places(
+    call: Call, router: batches.Router, queues: tuple[AmqpQueue, ...]
+) -> tuple[frozenset[str], bool]:
+    nodes = frozenset().union(*(router.nodes(queue) for queue in queues))
+    if not queues and not call.is_from_peer:
+        # Whoever is asked counts what goes nowhere.
+        nodes = frozenset((call.context.node_name,))
+    return nodes, any(not queue.is_remote and queue.mirror is None for queue in queues)
 
 
 async def _stage_elsewhere(
