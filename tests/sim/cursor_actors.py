@@ -282,9 +282,11 @@ class Rival(Served):
 class Producer(Served):
     """Has batches committed, one after the other, each until it is told that it is."""
 
-    def __init__(self, *arguments: Any, every_us: int) -> None:
+    def __init__(
+        self, *arguments: Any, every_us: int, strike: Callable[[BrokerNode], None]
+    ) -> None:
         super().__init__(*arguments)
-        self.every_us = every_us
+        self.every_us, self.strike = every_us, strike
         self.number = self.count = 0
         self.batch: list[Publish] = []
         self.address = Address(b"", self.queue.encode())
@@ -310,13 +312,18 @@ class Producer(Served):
             self.world.note(f"{self.name} is refused: {error}")
             return
         self.when_settled(node, queue, lambda: self._done(queue, number))
+        if not self.is_stopped and self.world.random.random() < 0.1:
+            # Some of it has left by then.
+            self.world.note(f"aimed at {self.name}: {node.name}")
+            self.world.after(self.world.random.randint(0, 5_000), lambda: self.strike(node))
 
     def _begin(self) -> None:
         dice = self.world.random
         self.number += 1
-        for _ in range(dice.choice((1, 3, 20, 20, 250))):
+        # The long ones are more than one frame of the ring.
+        count, ballast = dice.choice(((1, 0), (3, 1500), (20, 20), (20, 200), (400, 1500)))
+        for _ in range(count):
             self.count += 1
-            ballast = dice.choice((0, 20, 1500))
             name = f"{self.name}/1/{self.count}".encode()
             body = name + (b" " + bytes(ballast) if ballast else b"")
             self.batch.append(self.ledger.sent(body, self.queue, True))

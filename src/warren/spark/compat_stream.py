@@ -27,8 +27,9 @@ from warren.spark.errors import OptionError, Unreachable, WarrenError, loss
 from warren.spark.options import EARLIEST, LATEST, Options
 from warren.spark.ranges import Range, cut
 
-#: A stream that gives nothing for this long has no more, for now.
-IDLE_S = 0.5
+#: A stream that gives nothing for this long after its last message has no more, for now; and one
+#: that gives none at all for so long has none.
+IDLE_S, EMPTY_S = 0.5, 5.0
 #: How long the broker may take to send the first message of a range that is there.
 PATIENCE_S = 60.0
 #: How long the last chunk of a stream that is being written is followed.
@@ -63,12 +64,15 @@ class Stream:
         channel = self._connection.channel()
         channel.basic_qos(prefetch_count=PREFETCH)
         count = 0
+        empty_s = time.monotonic() + EMPTY_S
         try:
             for method, properties, body in channel.consume(
                 self.queue, inactivity_timeout=idle_s, arguments={STREAM_OFFSET: self._begin}
             ):
                 if method is None:
-                    return
+                    if count or time.monotonic() > empty_s:
+                        return
+                    continue
                 offset = (properties.headers or {}).get(STREAM_OFFSET)
                 if offset is None:
                     raise WarrenError(
