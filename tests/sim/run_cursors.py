@@ -64,7 +64,6 @@ class CursorSchedule(Schedule):
         dice = self.dice
         self.drained = {name for name in self.queues if dice.random() < 0.4}
         self.readers: list[Reader] = []
-        self._is_peace = False
 
     def add(self, actor: Any) -> None:
         if isinstance(actor, Consumer) and actor.queue in self.drained:
@@ -88,17 +87,14 @@ class CursorSchedule(Schedule):
             if dice.random() < 0.8:
                 every_us = dice.choice((20_000, 60_000))
                 self.add(
-                    Producer(cluster, f"{queue}.b", queue, every_us=every_us, strike=self._strike)
+                    Producer(
+                        cluster,
+                        f"{queue}.b",
+                        queue,
+                        every_us=every_us,
+                        strike=self.nemesis._kill_one,
+                    )
                 )
-
-    def _strike(self, node: BrokerNode) -> None:
-        """A blow of the nemesis, as long as there is trouble at all."""
-        if not self._is_peace:
-            self.nemesis._kill_one(node)
-
-    def make_peace(self) -> None:
-        self._is_peace = True
-        super().make_peace()
 
     def drain(self) -> list[Any]:
         """Before all that is left goes, readers get to the end of it, at every replica."""

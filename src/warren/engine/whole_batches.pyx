@@ -1,9 +1,9 @@
 """A replica's log in which a batch of a producer is whole, or is not there.
 
 The messages of a batch are operations like others, between one that begins it (`OP_BATCH` 0) and
-one that ends it (`OP_BATCH` 1); the master makes all of them in one turn. A failover may cut a batch
-in the middle. So none of its operations is applied before its end is committed, on the master as on
-mirrors: until then the log counts as applied up to where the batch begins. A master's `view`
+one that ends it (`OP_BATCH` 1); the master makes all of them in one turn. A failover may cut a
+batch in the middle. So none of its operations is applied before its end is committed, on the master
+as on mirrors: until then the log counts as applied up to where the batch begins. A master's `view`
 operation, which is the first of its epoch, ends what stands open before it: that batch is left out,
 by all replicas alike, and its producer sends it again.
 """
