@@ -219,7 +219,7 @@ class Reader(Served):
         builder = BlockBuilder(first, cursor, list(known.times), True, True)
         while builder.next < last:
             before = builder.next
-            builder.fill(queue, last, 256, 1 << 20)
+            builder.fill(queue, last, 256, 1 << 30)
             if builder.next == before:
                 self.ledger.fail(f"{node.name} ends {self.queue} at {before}, not {last}")
         block = Block(builder.finish(epoch=0, incarnation="", node=""))
