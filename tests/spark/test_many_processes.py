@@ -38,19 +38,19 @@ def test_executors_are_killed_by_themselves(own_broker: Broker, tmp_path: Path) 
 
     Every message is archived once, in order.
     """
-    publish(own_broker, "q", 0, 6000)
+    publish(own_broker, "q", 0, 3500)
     driver = Driver(
         "queue_to_parquet", tmp_path, own_broker.http_url, "q", str(tmp_path), "drain", "500",
         master=MASTER,
     )  # fmt: skip
-    for commits in (1, 4):
+    for commits in (1, 3):
         assert driver.wait_for(lambda least=commits: count_commits(tmp_path) >= least)
         there = driver.processes("CoarseGrainedExecutorBackend")
         assert there, "no executor is a process of its own"
         os.kill(there[0], signal.SIGKILL)
     driver.finish()
     rows = archived(tmp_path)
-    assert [number for _, number in rows] == list(range(6000))
+    assert [number for _, number in rows] == list(range(3500))
     assert own_broker.queue("q").ready == 0
 
 
@@ -61,7 +61,7 @@ def test_the_sink_of_several_processes(own_broker: Broker, tmp_path: Path) -> No
 
     publish(own_broker, "q", 0, 0)
     (tmp_path / "rows").mkdir()
-    for first in range(0, 4000, 400):
+    for first in range(0, 2400, 400):
         numbers = range(first, first + 400)
         table = pa.table({"n": list(numbers), "body": [str(n) for n in numbers]})
         pq.write_table(table, tmp_path / "rows" / f"{first:09}.parquet")
@@ -72,7 +72,7 @@ def test_the_sink_of_several_processes(own_broker: Broker, tmp_path: Path) -> No
     assert driver.wait_for(lambda: count_commits(tmp_path) >= 2)
     os.kill(driver.processes("CoarseGrainedExecutorBackend")[0], signal.SIGKILL)
     driver.finish()
-    assert sorted(take_all(own_broker, "q")) == list(range(4000))
+    assert sorted(take_all(own_broker, "q")) == list(range(2400))
 
 
 def test_the_driver_and_the_master_die_at_once(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_driver_and_the_master_die_at_once(tmp_path: Path) -> None:
         mirror(cluster, r"^ha\.", {"ha-mode": "all", "ha-sync-mode": "automatic"})
         clients.channel(1).queue_declare("ha.q", durable=True)
         await_ring(cluster, "ha.q", master=1, synchronised=(1, 2, 3))
-        publish_to(clients.confirming(2), "ha.q", [b"%d" % n for n in range(4000)])
+        publish_to(clients.confirming(2), "ha.q", [b"%d" % n for n in range(2400)])
         endpoints = ",".join(cluster.management_url(n) for n in (1, 2, 3))
 
         def start() -> Driver:
@@ -100,5 +100,5 @@ def test_the_driver_and_the_master_die_at_once(tmp_path: Path) -> None:
         await_that(cluster, "ha.q", lambda r: r.master in cluster.nodes[1:], "another master")
         start().finish()
         rows = archived(tmp_path)
-    assert [number for _, number in rows] == list(range(4000))
-    assert [position for position, _ in rows] == list(range(4000))
+    assert [number for _, number in rows] == list(range(2400))
+    assert [position for position, _ in rows] == list(range(2400))

@@ -135,6 +135,18 @@ def test_the_end_of_a_stream_is_decided_once(spark: SparkSession, rabbit: str, l
     assert runs.numbers() == list(range(40, 70))
 
 
+def test_a_stream_from_a_time_on(spark: SparkSession, rabbit: str, lake: Path) -> None:
+    publish(rabbit, "timed", 0, 10, **{"x-queue-type": "stream"})
+    given = {"amqpUrl": rabbit, "queues": "timed", "queueType": "stream"}
+    runs = Runs(spark, lake / "past", **given, startingTimestamp="1000000000000")
+    runs.run()
+    assert runs.numbers() == list(range(10))
+    # Nothing is as young as that.
+    runs = Runs(spark, lake / "future", **given, startingTimestamp="4000000000000")
+    runs.run()
+    assert runs.numbers() == []
+
+
 @pytest.mark.parametrize(
     ("queue", "options", "words"),
     [
