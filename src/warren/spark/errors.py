@@ -42,6 +42,7 @@ def hint(error: Refused) -> str:
         "not_authorized": "check the options 'user' and 'passwordFile'",
         "not_authorised": "the user of the option 'user' needs the tag 'management', and "
         "permission to read the queues and to write to the exchanges",
+        "Object Not Found": "check the options 'vhost' and 'endpoints'",
         "no_queue": "check the options 'queues' and 'vhost'; the queue must exist before the "
         "query starts",
         "no_cursor": "the cursor of the option 'cursor' was dropped, or expired because the query "
