@@ -162,3 +162,84 @@ def test_a_mirrored_queue_is_drained(
     make_master(cluster, ha, 1)
     assert shown(api, ha)["position"] == 400
     assert counts(clients.channel(2), ha)[0] == 0
+
+
+def range_at(cluster: Cluster, node: int, queue: str, end: int) -> tuple[str, list[Any]]:
+    """Who has served it, and all columns of all its rows, as one node is asked."""
+    urls = cluster.management_url(node)
+    mine = Client(read_options({"endpoints": urls, "retries": "20"}))
+    block = Block(mine.read_range(queue, {"from": 0, "to": end, "cursor": "c"}))
+    kinds = {
+        "seq": pa.int64(), "enqueued_at": pa.int64(), "redelivered_hint": pa.bool_(),
+        "routing_key": pa.string(), "delivery_mode": pa.int8(), "body": pa.binary(),
+    }  # fmt: skip
+    assert block.end == end
+    return block.head["node"], [block.column(n, kind).to_pylist() for n, kind in kinds.items()]
+
+
+def test_every_replica_in_sync_serves_ranges(
+    cluster: Cluster, clients: Clients, ha: str, api: Client
+) -> None:
+    """Each node for itself, and the same rows; or the master, where that is wanted."""
+    channel = clients.channel(1)
+    channel.queue_declare(ha, durable=True)
+    make_master(cluster, ha, 1)
+    await_ring(cluster, ha, master=1, synchronised=NODES)
+    api.open_cursor(ha, "c", {"start": "earliest"})
+    publish(clients.confirming(2), ha, bodies(0, 400))
+    assert [channel.basic_get(ha, auto_ack=True)[2] for _ in range(150)] == bodies(0, 150)
+
+    def served() -> list[str]:
+        return [range_at(cluster, node, ha, 400)[0] for node in NODES]
+
+    # A mirror hears a moment later what is committed.
+    eventually(served, cluster.nodes, LONG_S)
+    rows = [range_at(cluster, node, ha, 400)[1] for node in NODES]
+    assert rows[0] == rows[1] == rows[2]
+    assert rows[0][-1] == bodies(0, 400)
+    asked = {"from": 0, "to": 400, "cursor": "c", "master": "true"}
+    assert Block(api.read_range(ha, asked)).head["node"] == cluster.nodes[0]
+
+
+def test_who_uses_a_cursor_outlives_the_master(
+    cluster: Cluster, clients: Clients, ha: str, api: Client
+) -> None:
+    """A second query that knows the token is refused by the next master, too, until the first one
+    ends or is silent for long."""
+    clients.channel(1).queue_declare(ha, durable=True)
+    make_master(cluster, ha, 1)
+    await_ring(cluster, ha, master=1, synchronised=NODES)
+    token = api.open_cursor(ha, "c", {"owner": "first"})["token"]
+    with pytest.raises(Refused, match="in use by another query"):
+        api.open_cursor(ha, "c", {"owner": "second", "token": token})
+    cluster.kill(1)
+    await_that(cluster, ha, lambda ring: ring.master in cluster.nodes[1:], "another master")
+    for said in ({"owner": "second", "token": token}, {"owner": "second"}):
+        with pytest.raises(Refused, match="in use by another query") as refusal:
+            api.open_cursor(ha, "c", said)
+        assert refusal.value.word == "cursor_in_use"
+    with pytest.raises(Refused, match="in use by another query"):
+        api.trim(ha, "c", {"owner": "second", "token": token, "upto": 0})
+    assert api.poll(ha, "c", {"owner": "first", "token": token})["token"] == token
+    api.release(ha, "c", "first")
+    cluster.start(1)
+    await_ring(cluster, ha, synchronised=NODES)
+    make_master(cluster, ha, 1)
+    assert api.open_cursor(ha, "c", {"owner": "second", "token": token})["token"] == token
+    with pytest.raises(Refused, match="in use by another query"):
+        api.poll(ha, "c", {"owner": "first", "token": token})
+
+
+def test_long_messages_are_read_from_any_node(
+    cluster: Cluster, clients: Clients, name: str, api: Client
+) -> None:
+    """Longer than what nodes tell each other in one piece."""
+    clients.channel(2).queue_declare(name, durable=True)
+    api.open_cursor(name, "c", {})
+    long = [bytes([n]) * (11 << 20) for n in range(3)]
+    publish(clients.confirming(2), name, long)
+    for node in NODES:
+        mine = Client(read_options({"endpoints": cluster.management_url(node), "retries": "20"}))
+        for position, body in enumerate(long):
+            block = Block(mine.read_range(name, {"from": position, "to": 3, "rows": 1}))
+            assert block.column("body", pa.binary()).to_pylist() == [body]

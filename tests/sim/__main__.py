@@ -14,6 +14,7 @@ from sim.run import Result, run_seed
 from sim.run_aimed import run_aimed
 from sim.run_async import run_async
 from sim.run_broker import BrokerResult, run_broker
+from sim.run_cursors import run_cursors
 from sim.run_dead_letters import run_dead_letters
 from sim.run_members import MemberResult, run_members
 from sim.run_passing import run_passing
@@ -28,8 +29,8 @@ AnyResult = Result | MemberResult | PlacedResult | RingResult | BrokerResult
 #: `brokers:17` for all of it: brokers with clients, queues, store and links; `wide:17` for the same
 #: with limits, lifetimes, priorities, promotions that lose, damage, and nodes that come and go;
 #: `aimed:17` for such with trouble that is aimed at one rule, `letters:17` for dead letters,
-#: `passing:17` for transient queues and clients that acknowledge nothing, and `early:17` for queues
-#: that confirm before their mirrors have it.
+#: `passing:17` for transient queues and clients that acknowledge nothing, `early:17` for queues
+#: that confirm before their mirrors have it, and `cursors:17` for readers by position and batches.
 RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "raft": run_seed,
     "members": run_members,
@@ -41,6 +42,7 @@ RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "letters": run_dead_letters,
     "passing": run_passing,
     "early": run_async,
+    "cursors": run_cursors,
 }
 
 
@@ -91,6 +93,7 @@ SHARES = {
     "letters": 8,
     "passing": 6,
     "early": 6,
+    "cursors": 6,
 }
 
 

@@ -45,6 +45,18 @@ class Driver:
             time.sleep(0.02)
         return True
 
+    def processes(self, word: str) -> list[int]:
+        """Those of its processes that have a word in their command line."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            # One that ends meanwhile is none.
+            with contextlib.suppress(OSError, ValueError):
+                pid = int(entry.name)
+                is_ours = os.getsid(pid) == self.process.pid
+                if is_ours and word.encode() in (entry / "cmdline").read_bytes():
+                    found.append(pid)
+        return sorted(found)
+
     def kill(self) -> None:
         """As a power cut would: the driver and every process it has started, at once."""
         # On a fast machine it may have ended by itself.

@@ -1,8 +1,8 @@
 """Drivers killed again and again: nothing is lost, nothing comes twice. `make spark-kills`.
 
 A queue goes into Parquet, or Parquet into a queue, by a driver program that is killed with all its
-processes at random moments, the first batch included, and started again on its checkpoint. With
-`--brokers` the broker is killed now and then as well, with the driver.
+processes at random moments, the first batch included, and started again on its checkpoint. That an
+executor dies by itself, or the master of the queue with the driver: `test_many_processes.py`.
 """
 
 from __future__ import annotations
@@ -114,8 +114,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--only", choices=("follow", "drain", "sink"), help="one of the three")
     given = parser.parse_args()
-    for what, mode in (("archive", "follow"), ("archive", "drain"), ("sink", "drain")):
+    runs = {"follow": ("archive", "follow"), "drain": ("archive", "drain"), "sink": ("sink", "-")}
+    for what, mode in [runs[given.only]] if given.only else runs.values():
         with tempfile.TemporaryDirectory() as name:
             base = Path(name)
             with Broker(http=True, data_dir=base / "data") as broker:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 # Clients and rings are those of the tests of clusters.
 sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
-from cluster_clients import Clients, publish
+from cluster_clients import Clients, drain, publish
 from rings import await_ring, await_that, mirror
 
 from warren.testing import Cluster
@@ -81,3 +81,33 @@ def test_the_master_is_killed_under_a_query(
     rows = spark.read.parquet(str(lake / "rows")).orderBy("seq").select("seq", "body").collect()
     assert [int(row["body"]) for row in rows] == list(range(MESSAGES))
     assert [row["seq"] for row in rows] == list(range(MESSAGES))
+
+
+def test_the_master_is_killed_under_a_sink(
+    spark: SparkSession, cluster: Cluster, lake: Path
+) -> None:
+    """Every row is published once, into a mirrored queue, whose master dies between two batches or
+    in one; the query goes on."""
+    queue, files, rows = "ha.sunk", 12, 400
+    for first in range(0, files * rows, rows):
+        table = spark.range(first, first + rows, numPartitions=1)
+        table.selectExpr("cast(id AS STRING) body").write.mode("append").parquet(str(lake / "rows"))
+    with Clients(cluster) as clients:
+        clients.channel(1).queue_declare(queue, durable=True)
+        await_ring(cluster, queue, master=1, synchronised=(1, 2, 3))
+        query = (
+            spark.readStream.schema("body STRING")
+            .option("maxFilesPerTrigger", "1")
+            .parquet(str(lake / "rows"))
+            .writeStream.format("warren")
+            .option("endpoints", ",".join(cluster.management_url(n) for n in (1, 2, 3)))
+            .options(exchange="", routingKey=queue)
+            .option("checkpointLocation", str(lake / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        await_rows(query, 2 * rows)
+        cluster.kill(1)
+        assert query.awaitTermination(int(PATIENCE_S))
+        channel = clients.channel(2)
+        assert sorted(map(int, drain(channel, queue))) == list(range(files * rows))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from messages import client_of, publish, take_all
@@ -222,6 +225,8 @@ def refusals() -> Iterator[tuple[dict[str, str], str]]:
     yield {"startingOffsets": "yesterday"}, "startingOffsets"
     yield {"endpoints": "localhost"}, "http://host:15672"
     yield {"endpoints": "http://127.0.0.1:1", "retries": "1"}, "'endpoints'"
+    yield {"readFrom": "somewhere"}, "'readFrom' must be one of"
+    yield {"vhost": "nowhere"}, "'vhost'"
 
 
 @pytest.mark.parametrize(("options", "words"), list(refusals()))
@@ -233,3 +238,52 @@ def test_bad_input_names_the_option(
     with pytest.raises(Exception, match=words):
         archive(**given).run()
     assert broker.queue("bad").ready >= 1
+
+
+def test_a_schema_of_ones_own_is_refused(spark: SparkSession, broker: Broker) -> None:
+    publish(broker, "bad", 0, 1)
+    read = spark.read.format("warren").options(endpoints=broker.http_url, queues="bad")
+    with pytest.raises(Exception, match="'includeHeaders' and 'includeBody'"):
+        read.schema("body STRING").load().collect()
+
+
+class NoBroker(BaseHTTPRequestHandler):
+    """Answers as Warren does, but for what it is asked for: that is cut short."""
+
+    upstream = ""
+
+    def do_PUT(self) -> None:
+        self.pass_on()
+
+    def do_GET(self) -> None:
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        size = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(size) if size else None
+        asked = Request(self.upstream + self.path, body, method=self.command)
+        asked.add_header("Authorization", self.headers["Authorization"])
+        with urlopen(asked) as answer:
+            data = answer.read()
+        if "/range?" in self.path:
+            data = data[: len(data) - 40]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_a_corrupt_block_names_where_it_came_from(spark: SparkSession, broker: Broker) -> None:
+    """Something between Spark and the broker spoils bodies: no row is made of them."""
+    publish(broker, "spoilt", 0, 20)
+    NoBroker.upstream = broker.http_url
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoBroker) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        table = spark.read.format("warren").options(endpoints=url, queues="spoilt").load()
+        with pytest.raises(Exception, match="'endpoints'"):
+            table.collect()
+        server.shutdown()
+    assert broker.queue("spoilt").ready == 20

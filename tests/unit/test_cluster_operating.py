@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from warren.node.errors import StartError
 from warren.node.link_addresses import LinkAddresses, parse_address
 from warren.node.next_start import NextStart
 from warren.node.peer_facts import NodeFacts, PeerFacts
-from warren.node.peer_questions import ANSWER, ASK, PeerQuestions
+from warren.node.peer_questions import ANSWER, ASK, PIECE, PeerQuestions
 from warren.node.start_again import without_option
 
 
@@ -134,6 +135,41 @@ def test_questions_are_answered_once_by_who_was_asked() -> None:
         await asyncio.sleep(0.01)
         ((to, kind, payload),) = sent
         assert (to, kind, msgspec.msgpack.decode(payload)[1][0]) == ("a", ANSWER, 503)
+
+    asyncio.run(run())
+
+
+def test_a_long_answer_comes_in_pieces() -> None:
+    """Two of them at once, and one that is asked for too late."""
+
+    async def run() -> None:
+        ends: dict[str, PeerQuestions] = {}
+        sizes: list[int] = []
+
+        def send_as(here: str, there: str) -> Callable[[str, int, bytes], bool]:
+            def send(_to: str, kind: int, payload: bytes) -> bool:
+                sizes.append(len(payload))
+                take = ends[there].on_ask if kind == ASK else ends[there].on_answer
+                asyncio.get_running_loop().call_soon(take, here, payload)
+                return True
+
+            return send
+
+        ends["a"] = PeerQuestions(send_as("a", "b"), lambda: (["b"], []))
+        ends["b"] = PeerQuestions(send_as("b", "a"), lambda: (["a"], []))
+        bodies = {"/long": bytes(range(256)) * (100_000), "/other": b"x" * (9 << 20)}
+
+        async def answer(question: Question) -> PeerAnswer:
+            return PeerAnswer(200, bodies[question.path])
+
+        ends["b"].answerer = answer
+        asked = [ends["a"].ask("b", Question("GET", path), 5) for path in bodies]
+        assert [one.body for one in await asyncio.gather(*asked)] == list(bodies.values())
+        assert max(sizes) < 9 << 20
+        assert not ends["b"]._kept
+        ends["b"].on_ask("a", msgspec.msgpack.encode((77, Question(PIECE, "1/0"))))
+        with pytest.raises(ValueError, match="not said well"):
+            ends["b"].on_ask("a", msgspec.msgpack.encode((78, Question(PIECE, "x"))))
 
     asyncio.run(run())
 

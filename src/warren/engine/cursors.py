@@ -4,6 +4,7 @@ What a cursor is and keeps is the queue's affair (`queue/cursors.py`). Here is w
 start of a cursor is decided when it is first opened and told for ever after; once it has trimmed
 something, only those who know its token may open it again, because a reader that begins anew would
 miss what is gone. Of two readers that know it, the one that came first has it while it is heard of.
+Who that is, all replicas know: a new master gives it as much time again before another may have it.
 
 What changes the cursors of a mirrored queue is done when all its replicas in sync have it, so a new
 master knows them as they were told. Until then there is nothing to be seen of it here.
@@ -24,11 +25,13 @@ from warren.queue.cursors import (
     drop_operation,
     open_operation,
     trim_operation,
+    use_operation,
 )
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
     from warren.engine.engine import Engine
+    from warren.engine.mirror import Mirror
 
 #: A reader that is not heard of for this long has let go of its cursor.
 LEASE_MS = 10_000
@@ -66,26 +69,33 @@ def use(engine: Engine, queue: AmqpQueue, name: str, token: str, owner: str) -> 
             f"cursor '{name}' of queue '{queue.name}' is not the one that this reader began with: "
             "it was dropped and opened anew, or belongs to another query"
         )
-    hold(engine, cursor, owner)
+    hold(engine, queue, cursor, owner)
     return cursor
 
 
-def hold(engine: Engine, cursor: Cursor, owner: str) -> None:
-    """A reader uses the cursor. Raises ResourceLocked while another does."""
+def hold(engine: Engine, queue: AmqpQueue, cursor: Cursor, owner: str) -> None:
+    """A reader uses the cursor. Raises ResourceLocked while another does.
+
+    A reader that is new is told so when the operation that `queue.operations` counts is committed.
+    """
     now_ms = engine.clock.now_ms()
     cursor.used_ms = now_ms
     if not owner:
         return
-    if cursor.owner not in {"", owner} and cursor.owner_until_ms > now_ms:
+    if cursor.user not in {"", owner} and cursor.owner_until_ms > now_ms:
         raise ResourceLocked(f"cursor '{cursor.name}' is in use by another query")
-    cursor.owner = owner
     cursor.owner_until_ms = now_ms + LEASE_MS
+    if cursor.user != owner:
+        # At once, so that of two that ask before either is agreed on, one is refused.
+        cursor.said_owner = owner
+        queue.cursor_operation(use_operation(cursor.name, owner))
 
 
-def let_go(cursor: Cursor, owner: str) -> None:
+def let_go(queue: AmqpQueue, cursor: Cursor, owner: str) -> None:
     """A reader has ended: the next need not wait until it is not heard of."""
-    if cursor.owner == owner:
-        cursor.owner_until_ms = 0
+    if owner and cursor.user == owner:
+        cursor.said_owner, cursor.owner_until_ms = "", 0
+        queue.cursor_operation(use_operation(cursor.name, ""))
 
 
 def open_cursor(
@@ -121,7 +131,7 @@ def open_cursor(
             f"{there.position} by another query: a reader that begins anew would miss what it has "
             "trimmed. Give this query another cursor, or drop that one first"
         )
-    hold(engine, there, owner)
+    hold(engine, queue, there, owner)
     return there
 
 
@@ -173,7 +183,7 @@ def _make(
     marks = queue.watermarks()[0]
     cursor = Cursor(
         name, mode, engine.dice.token(), begin, begin, end, marks[1] if marks else 0, expires_ms,
-        wall_ms,
+        wall_ms, owner,
     )  # fmt: skip
     incarnation = queue.cursors.incarnation if queue.cursors is not None else ""
     said = open_operation(incarnation or engine.dice.token(), cursor)
@@ -184,7 +194,7 @@ def _make(
         return None
     queue.cursor_operation(said)
     cursor = find(queue, name)
-    hold(engine, cursor, owner)
+    hold(engine, queue, cursor, owner)
     _began(engine, queue, cursor)
     return cursor
 
@@ -260,9 +270,15 @@ def arm_expiry(engine: Engine, queue: AmqpQueue, cursor: Cursor) -> None:
 
 
 def resume_cursors(engine: Engine, queue: AmqpQueue) -> None:
-    """Here from now on, after a start or a failover: those that nobody uses expire."""
+    """Here from now on, after a start or a failover: those that nobody uses expire.
+
+    Whoever used one has as much time to be heard of here as it had before.
+    """
+    until_ms = engine.clock.now_ms() + LEASE_MS
     if queue.cursors is not None:
         for cursor in queue.cursors.by_name.values():
+            cursor.said_owner = None
+            cursor.owner_until_ms = until_ms if cursor.owner else 0
             arm_expiry(engine, queue, cursor)
 
 
@@ -277,3 +293,18 @@ def check_range(queue: AmqpQueue, first: int, incarnation: str) -> None:
     floor = cursors.floor if cursors is not None else NOTHING_KEPT
     if floor != NOTHING_KEPT and first < floor:
         raise Trimmed(floor)
+
+
+def readable_replica(engine: Engine, number: int, end: int) -> Mirror | None:
+    """This node's replica of a mirrored queue, if it can answer for a range up to `end`.
+
+    It must be in sync by the newest view that is known here, lack nothing, and have come as far:
+    all that it has applied is committed, so it is what the master answers.
+    """
+    mirror = engine.mirrors.by_number.get(number) if engine.mirrors is not None else None
+    if mirror is None or mirror.replica is None or mirror.log.acts or mirror.view is None:
+        return None
+    log, here = mirror.log, engine.settings.node_name
+    if here not in mirror.view.in_sync or log.gap[0] < log.gap[1] or log.is_broken:
+        return None
+    return mirror if mirror.queue.readable_end >= end else None

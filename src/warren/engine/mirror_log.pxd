@@ -1,13 +1,14 @@
 from libc.stdint cimport uint64_t
 
-from warren.engine.restored_log cimport RestoredLog
+from warren.engine.whole_batches cimport WholeBatches
 from warren.model.message cimport Message
 from warren.wire.output cimport Output
 
 
-cdef class MirrorLog(RestoredLog):
+cdef class MirrorLog(WholeBatches):
     cdef public uint64_t own_gateway    # this node, as the gateway of its own clients
     cdef public uint64_t own_sequence     # ... and its newest publish
+    cdef bint batch_promises              # `promises`, while a batch is being made
     cdef Output out                       # operations of this turn
     cdef uint64_t out_first
     cdef uint64_t out_count

@@ -9,11 +9,11 @@ everything that was not committed is taken back: `stand_down`.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from warren.engine.restored_log cimport RestoredLog
 from warren.engine.ring_operations cimport (
-    OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_USED, VIEW_COLD, Operation,
+    OP_BATCH, OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_USED, VIEW_COLD, Operation,
     parse_operations, write_operation, write_publish,
 )
+from warren.engine.whole_batches cimport WholeBatches
 from warren.model.message cimport PERSISTENT, Message
 from warren.model.ports cimport PublisherPort, Run, TurnClock
 from warren.queue.backlog cimport LEVEL_SHIFT, position_of
@@ -28,6 +28,7 @@ from warren.wire.output cimport Output
 
 from collections import deque
 
+from warren.engine.whole_batches import BATCH_BEGINS, BATCH_ENDS
 from warren.replication.types import Batch
 
 cdef enum:
@@ -37,12 +38,12 @@ cdef enum:
     SEEN_MAX = 262144
 
 
-cdef class MirrorLog(RestoredLog):
+cdef class MirrorLog(WholeBatches):
     """See the module's text."""
 
     def __init__(self, Queue queue not None, Journal journal not None, TurnClock turn not None,
                  uint64_t own_gateway, uint64_t retain_bytes=64 << 20):
-        RestoredLog.__init__(self, queue, journal, retain_bytes)
+        WholeBatches.__init__(self, queue, journal, retain_bytes)
         self.turn = turn
         self.own_gateway = own_gateway
         self.out = Output()
@@ -141,6 +142,23 @@ cdef class MirrorLog(RestoredLog):
         self.limbo.append((index, operation, True))
         return index
 
+    def begin_batch(self):
+        """What is published from now on is seen when `end_batch` is committed, or never."""
+        # What stands before it counts by itself.
+        self.seal()
+        self.batch_promises, self.promises = self.promises, False
+        self.note_kind(self.operate(OP_BATCH, BATCH_BEGINS), OP_BATCH, 0)
+
+    def end_batch(self, bytes operation not None):
+        """The batch, with what it says of its producer, is there; the index of its end."""
+        self.queue.tell_gone()
+        self.change_cursors(operation)
+        index = self.operate(OP_BATCH, BATCH_ENDS)
+        self.note_kind(index, OP_BATCH, 1)
+        self.promises = self.batch_promises
+        self.seal()
+        return index
+
     def note_used(self):
         """The queue, which goes with its last consumer, has one: whoever is next must know."""
         if self.acts and self.used_at == 0:
@@ -180,7 +198,7 @@ cdef class MirrorLog(RestoredLog):
     def append(self, batch not None):
         """As a mirror does; a master that goes on in a new epoch has only its `view` to add."""
         if not self.acts:
-            RestoredLog.append(self, batch)
+            WholeBatches.append(self, batch)
             return
         cdef Operation operation
         self.copying = True
@@ -232,7 +250,7 @@ cdef class MirrorLog(RestoredLog):
     cdef int apply_view(self, int how) except -1:
         if how & VIEW_COLD:
             self.forgotten = dict(self.seen)
-        return RestoredLog.apply_view(self, how)
+        return WholeBatches.apply_view(self, how)
 
     def await_all(self, Message message not None, uint64_t sequence):
         """A publish that came before is answered when all that is here is committed.
@@ -256,8 +274,9 @@ cdef class MirrorLog(RestoredLog):
         cdef SlotLog log
         cdef uint64_t before
         if not self.acts:
-            RestoredLog.apply_to(self, index)
+            WholeBatches.apply_to(self, index)
             return
+        index = self.whole_to(index)
         self.commit_index = self.applied_index = index
         while self.marks and self.marks[0][0] <= index:
             _, touched, senders = self.marks.popleft()

@@ -95,7 +95,8 @@ cdef class RestoredLog(ReplicaLog):
     cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0:
         cdef Operation operation
         cdef uint64_t before
-        for operation in self.tail:
+        # The newest: one that was left out may have had the same slot.
+        for operation in reversed(self.tail):
             if operation.kind == OP_PUBLISH and operation.slot == slot:
                 before = operation.place
                 operation.place = place

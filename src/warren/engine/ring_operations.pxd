@@ -14,6 +14,7 @@ cdef enum:
     OP_OUT = 18        # what consumers have or had: slots (8 each)
     OP_CURSOR = 19     # what a cursor does (queue/cursors.py)
     OP_USED = 20       # an auto-delete queue has a consumer: version (1)
+    OP_BATCH = 21      # a batch of a producer begins (0) or ends (1): (1)
 
 # Bits of OP_VIEW.
 cdef enum:

@@ -1,4 +1,4 @@
-"""Cursors and ranges of queues, and batches of producers: what data pipelines use.
+"""Cursors and ranges of queues: what data pipelines read with.
 
 Blocks of messages are binary (`wire/columns.pyx`); everything else is JSON. Any node answers for
 any queue: a request about one on another node is passed on to it.
@@ -7,6 +7,7 @@ any queue: a request about one on another node is passed on to it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections.abc import Callable
@@ -25,7 +26,6 @@ from warren.management.peers import ACT_S, PeerSilent
 from warren.model.errors import NotFound, PreconditionFailed, ResourceError, ResourceLocked
 from warren.queue.blocks import BlockBuilder
 from warren.queue.cursors import NOTHING_KEPT
-from warren.wire.staged import decode_staged
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
@@ -49,9 +49,11 @@ Result = TypeVar("Result")
 #: What the engine raises, and how it is told: readers act by these words.
 _WORDS: tuple[tuple[type[Exception], int, str], ...] = (
     (cursors.Trimmed, 410, "trimmed"),
+    (batches.NotStaged, 404, "not_staged"),
     (NotFound, 404, "no_cursor"),
     (ResourceLocked, 409, "cursor_in_use"),
     (ResourceError, 503, "staged_too_much"),
+    (batches.NotServed, 503, "unavailable"),
     (PreconditionFailed, 412, "precondition_failed"),
 )
 
@@ -70,10 +72,10 @@ def at_home(handler: Handler) -> Handler:
         if queue.is_remote:
             if call.is_from_peer or queue.home == call.context.node_name or queue.absence:
                 raise ApiError(503, "unavailable", f"queue '{queue.name}' is not served here")
-            return await _passed_on(call, queue.home)
+            return await passed_on(call, queue.home)
         call.context.engine.check_access(call.actor, "queue", queue.name, "read")
         try:
-            told = await _worded(handler(call))
+            told = await worded(handler(call))
         except Exception as error:
             check_still(call, queue, error)
             raise
@@ -108,7 +110,8 @@ async def settled(call: Call, queue: AmqpQueue) -> None:
         raise ApiError(503, "unavailable", text) from error
 
 
-async def _worded(doing: Any) -> Answer:
+async def worded(doing: Any) -> Any:
+    """What it says; what the engine refuses as an error of the API that programs understand."""
     try:
         return await doing
     except tuple(kind for kind, _, _ in _WORDS) as error:
@@ -118,7 +121,7 @@ async def _worded(doing: Any) -> Answer:
         raise
 
 
-async def _passed_on(call: Call, node: str, body: bytes | None = None) -> web.Response:
+async def passed_on(call: Call, node: str, body: bytes | None = None) -> web.Response:
     """What another node answers to the same request, whatever it is."""
     what = question(call)
     if body is None and call.request.method not in {"GET", "HEAD"}:
@@ -133,7 +136,8 @@ async def _passed_on(call: Call, node: str, body: bytes | None = None) -> web.Re
     return web.Response(status=answer.status, body=answer.body or None, headers=headers)
 
 
-def _number(call: Call, name: str, default: int) -> int:
+def number_in_query(call: Call, name: str, default: int) -> int:
+    """Raises ApiError for what is none."""
     given = call.query.get(name)
     if given is None:
         return default
@@ -241,8 +245,9 @@ async def open_cursor(call: Call) -> Answer:
             expires_ms=1000 * max(0, field_of(body, "expires_s", int, cursors.EXPIRES_MS // 1000)),
         )
 
+    before = queue.operations
     cursor = call.context.act(act)
-    if cursor is None or queue.mirror is None:
+    if cursor is None or queue.mirror is None or queue.operations > before:
         await settled(call, queue)
     if cursor is None:
         check_still(call, queue, None)
@@ -267,15 +272,16 @@ async def drop_cursor(call: Call) -> Answer:
     return None
 
 
-def _reader(call: Call, body: dict[str, Any]) -> tuple[AmqpQueue, Cursor]:
-    queue = call.queue()
-    cursor = cursors.use(
-        call.context.engine,
-        queue,
-        call.path["cursor"],
-        field_of(body, "token", str),
-        field_of(body, "owner", str, ""),
-    )
+async def _reader(call: Call, body: dict[str, Any]) -> tuple[AmqpQueue, Cursor]:
+    queue, name = call.queue(), call.path["cursor"]
+    token, owner = field_of(body, "token", str), field_of(body, "owner", str, "")
+    before = queue.operations
+    use = functools.partial(cursors.use, call.context.engine, queue, name, token, owner)
+    cursor = call.context.act(use)
+    if queue.operations > before:
+        # It is a new reader: all replicas are to know it first.
+        await settled(call, queue)
+        check_still(call, queue, None)
     return queue, cursor
 
 
@@ -283,7 +289,7 @@ def _reader(call: Call, body: dict[str, Any]) -> tuple[AmqpQueue, Cursor]:
 async def poll_cursor(call: Call) -> Answer:
     """How far a reader may read next; waits a while for more than it has."""
     body = await call.body()
-    queue, cursor = _reader(call, body)
+    queue, cursor = await _reader(call, body)
     after = field_of(body, "after", int, 0)
     rows, size = field_of(body, "rows", int, ALL), field_of(body, "bytes", int, ALL)
     if after < cursor.position:
@@ -301,7 +307,7 @@ async def poll_cursor(call: Call) -> Answer:
 async def trim_cursor(call: Call) -> Answer:
     """All before a position is done with; for a cursor that drains, acknowledged."""
     body = await call.body()
-    queue, cursor = _reader(call, body)
+    queue, cursor = await _reader(call, body)
     upto = field_of(body, "upto", int)
     pace = Pace()
     while call.context.act(functools.partial(cursors.trim_some, queue, cursor, upto)):
@@ -316,8 +322,10 @@ async def trim_cursor(call: Call) -> Answer:
 async def release_cursor(call: Call) -> Answer:
     """A reader has ended; another may take the cursor at once."""
     body = await call.body()
-    cursor = cursors.find(call.queue(), call.path["cursor"])
-    cursors.let_go(cursor, field_of(body, "owner", str))
+    queue, owner = call.queue(), field_of(body, "owner", str)
+    cursor = cursors.find(queue, call.path["cursor"])
+    call.context.act(lambda: cursors.let_go(queue, cursor, owner))
+    await settled(call, queue)
     return None
 
 
@@ -340,21 +348,44 @@ async def get_range_info(call: Call) -> Answer:
         "node": call.context.node_name,
     }
     if "timestamp" in call.query:
-        answer["at"] = min(_at_time(queue, _number(call, "timestamp", 0)), queue.readable_end)
+        answer["at"] = min(
+            _at_time(queue, number_in_query(call, "timestamp", 0)), queue.readable_end
+        )
     return answer
 
 
 @at_home
-async def read_range(call: Call) -> Answer:
-    """Messages of a range of positions as a block of columns; nothing is taken out."""
+async def _read_at_home(call: Call) -> Answer:
     return await _read_block(call, call.queue())
 
 
+async def read_range(call: Call) -> Answer:
+    """Messages of a range of positions as a block of columns; nothing is taken out.
+
+    A node with a replica that is in sync answers by itself, for what it knows to be committed.
+    """
+    queue = call.vhost.queues.get(call.path["name"])
+    if queue is not None and queue.is_remote and not call.flag("master", False):
+        # Up to where it is read; a range without an end is read up to the master's.
+        end = number_in_query(call, "to", ALL)
+        mirror = cursors.readable_replica(call.context.engine, queue.number, end)
+        if mirror is not None:
+            call.context.engine.check_access(call.actor, "queue", queue.name, "read")
+            own, generation = mirror.queue, mirror.log.generation
+            # What it refuses, the master may know better: a cursor that was opened a moment ago.
+            with contextlib.suppress(ApiError):
+                told = await worded(_read_block(call, own))
+                # It may have begun anew meanwhile, or the node be the master.
+                if mirror.queue is own and mirror.log.generation == generation:
+                    return told
+    return await _read_at_home(call)
+
+
 async def _read_block(call: Call, queue: AmqpQueue) -> Answer:
-    first, end = _number(call, "from", 0), _number(call, "to", ALL)
+    first, end = number_in_query(call, "from", 0), number_in_query(call, "to", ALL)
     cursors.check_range(queue, first, call.query.get("incarnation", ""))
-    rows_max = min(_number(call, "rows", BLOCK_ROWS_MAX), BLOCK_ROWS_MAX)
-    bytes_max = min(_number(call, "bytes", BLOCK_BYTES_MAX), BLOCK_BYTES_MAX)
+    rows_max = min(number_in_query(call, "rows", BLOCK_ROWS_MAX), BLOCK_ROWS_MAX)
+    bytes_max = min(number_in_query(call, "bytes", BLOCK_BYTES_MAX), BLOCK_BYTES_MAX)
     known = queue.cursors
     # A cursor knows from where on nothing may be missing.
     cursor = cursors.find(queue, call.query["cursor"]) if "cursor" in call.query else None
@@ -390,7 +421,7 @@ def at_replica(handler: Callable[[Call, AmqpQueue], Any]) -> Handler:
         context, name = call.context, call.path["name"]
         node = call.query.get("node", context.node_name)
         if node != context.node_name and not call.is_from_peer:
-            return await _passed_on(call, node)
+            return await passed_on(call, node)
         queue = call.vhost.queues.get(name)
         if queue is None:
             raise ApiError(404, "no_queue", f"no queue '{name}' in vhost '{call.vhost.name}'")
@@ -400,7 +431,7 @@ def at_replica(handler: Callable[[Call, AmqpQueue], Any]) -> Handler:
         if mirror is None or mirror.replica is None:
             text = f"node {context.node_name} has no replica of queue '{name}'"
             raise ApiError(404, "no_replica", text)
-        return await _worded(handler(call, mirror.queue))
+        return await worded(handler(call, mirror.queue))
 
     return answer
 
@@ -424,116 +455,8 @@ async def read_replica(call: Call, queue: AmqpQueue) -> Answer:
     return await _read_block(call, queue)
 
 
-# -- batches ---------------------------------------------------------------------------------------
-
-
-def _batch(call: Call) -> tuple[str, int]:
-    number = call.path["batch"]
-    if not number.isascii() or not number.isdigit() or len(number) > 18:
-        raise bad_request("the number of a batch must be one")
-    return call.path["producer"], int(number)
-
-
-async def _elsewhere(call: Call, nodes: list[str], body: bytes) -> list[dict[str, Any]]:
-    """The answers of other nodes. Raises what they refuse with."""
-    answers = await asyncio.gather(*(_passed_on(call, node, body) for node in nodes))
-    for answer in answers:
-        if answer.status != 200:
-            assert isinstance(answer.body, bytes)
-            told = msgspec.json.decode(answer.body) if answer.body else {}
-            raise ApiError(answer.status, told.get("error", ""), told.get("reason", ""))
-    return [msgspec.json.decode(answer.body) for answer in answers]  # type: ignore[arg-type]
-
-
-async def stage_batch(call: Call) -> Answer:
-    """Stage messages of a part of a batch, on every node that has one of their queues."""
-    producer, batch = _batch(call)
-    data = await call.request.read()
-    context = call.context
-    try:
-        messages = decode_staged(data)
-    except ValueError as error:
-        raise ApiError(400, "bad_block", str(error)) from error
-    router = batches.Router(context.engine, call.actor, call.vhost)
-    homes: set[str] = set()
-    mine = []
-    pace = Pace()
-    for n, message in enumerate(messages):
-        queues = router.queues(message)
-        if any(not queue.is_remote for queue in queues) or not (queues or call.is_from_peer):
-            mine.append(message)
-        homes.update(queue.home for queue in queues if queue.is_remote)
-        if n % SLICE_ROWS == 0:
-            await pace.rest()
-    others = [] if call.is_from_peer else sorted(homes)
-    told = await _elsewhere(call, others, data)
-    part, attempt = call.query.get("part", "0"), call.query.get("attempt", "0")
-    key = (call.vhost.name, producer, batch, part, attempt)
-    staged = context.engine.staging.stage
-    block = _number(call, "block", 0)
-    await _worded(_done(lambda: context.act(lambda: staged(key, block, mine))))
-    counts = {node: one["staged"][node] for node, one in zip(others, told, strict=True)}
-    return {"messages": len(messages), "staged": {**counts, context.node_name: len(mine)}}
-
-
-async def _done(doing: Callable[[], Result]) -> Result:
-    return doing()
-
-
-async def commit_batch(call: Call) -> Answer:
-    """Publish the staged parts of a batch, all at once, unless that has been done."""
-    producer, batch = _batch(call)
-    body = await call.body()
-    context, vhost = call.context, call.vhost.name
-    parts = body.get("parts")
-    if not isinstance(parts, list) or not all(_is_part(part) for part in parts):
-        raise bad_request("parts must be a list of [part, attempt, messages by node]")
-    engine, staging = context.engine, context.engine.staging
-    here = context.node_name
-    wanted = [(part, attempt, counts.get(here, 0)) for part, attempt, counts in parts]
-    nodes = sorted({node for _, _, counts in parts for node in counts} - {here})
-
-    def act() -> batches.Outcome:
-        messages = staging.take(vhost, producer, batch, wanted)
-        router = batches.Router(engine, call.actor, call.vhost)
-        homes = {q.home for m in messages for q in router.queues(m) if q.is_remote}
-        if homes - set(nodes) and not call.is_from_peer:
-            raise ApiError(409, "moved", f"queues are on {', '.join(sorted(homes))} by now")
-        return batches.commit(engine, producer, batch, messages, router)
-
-    told = [] if call.is_from_peer else await _elsewhere(call, nodes, await call.request.read())
-    outcome: Any = await _worded(_done(lambda: context.act(act)))
-    await context.written()
-    context.act(lambda: staging.forget(vhost, producer, batch))
-    return {
-        "published": outcome.published + sum(one["published"] for one in told),
-        "duplicates": outcome.duplicates + sum(one["duplicates"] for one in told),
-        "refused": outcome.refused + sum(one["refused"] for one in told),
-        "unroutable": outcome.unroutable,
-    }
-
-
-def _is_part(part: Any) -> bool:
-    return (
-        isinstance(part, list)
-        and len(part) == 3
-        and isinstance(part[0], str)
-        and isinstance(part[1], str)
-        and isinstance(part[2], dict)
-        and all(isinstance(count, int) for count in part[2].values())
-    )
-
-
-async def abort_batch(call: Call) -> Answer:
-    """Give a batch up that was staged."""
-    producer, batch = _batch(call)
-    staging, vhost = call.context.engine.staging, call.vhost.name
-    return call.context.act(lambda: staging.forget(vhost, producer, batch))
-
-
 _QUEUE = "/queues/{vhost}/{name}"
 _CURSOR = f"{_QUEUE}/cursors/{{cursor}}"
-_BATCH = "/batches/{vhost}/{producer}/{batch}"
 ROUTES = (
     Route("GET", "/cursors", "user", list_cursors),
     Route("GET", "/cursors/{vhost}", "vhost", list_cursors),
@@ -548,7 +471,4 @@ ROUTES = (
     Route("GET", f"{_QUEUE}/range/info", "vhost", get_range_info),
     Route("GET", f"{_QUEUE}/replica", "vhost", get_replica_info),
     Route("GET", f"{_QUEUE}/replica/range", "vhost", read_replica),
-    Route("POST", f"{_BATCH}/stage", "vhost", stage_batch),
-    Route("POST", f"{_BATCH}/commit", "vhost", commit_batch),
-    Route("DELETE", _BATCH, "vhost", abort_batch),
 )

@@ -58,7 +58,7 @@ async def follow_messages(call: Call) -> Answer:
         position, rows = cursor.position, _before(queue, cursor.position, count)
     else:
         cursor = cursors.find(queue, name)
-        cursors.hold(call.context.engine, cursor, "")
+        cursors.hold(call.context.engine, queue, cursor, "")
         position, missed = await _go_on(call, queue, cursor, since)
         await _more(call, queue, cursor, position, wait_ms)
         position, rows = _from(queue, position)
@@ -135,7 +135,7 @@ async def _more(call: Call, queue: AmqpQueue, cursor: Cursor, position: int, wai
         if queue.deleted or queue.retired:
             return
         await asyncio.sleep(LOOK_S)
-        cursors.hold(call.context.engine, cursor, "")
+        cursors.hold(call.context.engine, queue, cursor, "")
 
 
 def _from(queue: AmqpQueue, position: int) -> tuple[int, list[Row]]:

@@ -28,6 +28,7 @@ from warren.management import (
     dead_letter_causes,
     remote_queues,
     routes_access,
+    routes_batches,
     routes_bulk,
     routes_cluster,
     routes_cursors,
@@ -85,6 +86,7 @@ ROUTES: tuple[Route, ...] = (
     *routes_salvage.ROUTES,
     *routes_cluster.ROUTES,
     *routes_cursors.ROUTES,
+    *routes_batches.ROUTES,
     *routes_web_ui.ROUTES,
     Route("GET", "/openapi.json", "open", get_openapi),
 )

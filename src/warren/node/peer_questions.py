@@ -1,7 +1,8 @@
 """Questions between nodes about what operators see: control frames there and back.
 
 A question is answered by the management API of the other node, in its own time; who asks waits no
-longer than it wants to.
+longer than it wants to. A long answer, which has a long message in it, stays with who answers, and
+is asked for piece by piece: what nodes agree on goes in between.
 """
 
 from __future__ import annotations
@@ -20,8 +21,14 @@ from warren.management.peers import ANSWER_S, PeerAnswer, PeerSilent, Question
 ASK, ANSWER = 26, 27
 #: Questions of one node that are being answered at a time.
 ANSWERING_MAX = 64
-#: A longer answer would hold up what nodes agree on.
+#: A longer answer would hold up what nodes agree on: it comes in pieces of this size.
 ANSWER_BYTES_MAX = 8 << 20
+#: Long answers that are kept for a node at a time, and for how long, in seconds.
+KEPT_MAX, KEPT_S = 4, 60.0
+#: The method of a question for a piece; its path is the number of the answer and where it begins.
+PIECE = "PIECE"
+#: The status of an answer that is kept: its body is its number, its size and its own status.
+IN_PIECES = 298
 
 _Number = Annotated[int, Meta(ge=0, le=2**53)]
 _ask_decoder = msgspec.msgpack.Decoder(tuple[_Number, Question])
@@ -33,7 +40,8 @@ AnswerQuestion = Callable[[Question], Awaitable[PeerAnswer]]
 
 NOT_YET = PeerAnswer(503, b'{"error":"unavailable","reason":"the node does not answer yet"}')
 BUSY = PeerAnswer(503, b'{"error":"unavailable","reason":"too many questions at once"}')
-TOO_LONG = PeerAnswer(500, b'{"error":"too_long","reason":"the answer is too long"}')
+GONE = PeerAnswer(503, b'{"error":"unavailable","reason":"the answer is not kept any more"}')
+_kept_decoder = msgspec.msgpack.Decoder(tuple[_Number, _Number, _Number])
 
 
 class PeerQuestions:
@@ -50,6 +58,8 @@ class PeerQuestions:
         self._waiting: dict[int, tuple[str, asyncio.Future[PeerAnswer]]] = {}
         self._answering: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        #: (peer, number) -> a long answer, for as long as it is asked for.
+        self._kept: dict[tuple[str, int], bytes] = {}
 
     def running(self) -> Sequence[str]:
         return self._names()[0]
@@ -59,6 +69,21 @@ class PeerQuestions:
 
     async def ask(self, node: str, question: Question, timeout_s: float = ANSWER_S) -> PeerAnswer:
         """Raises PeerSilent."""
+        answer = await self._ask(node, question, timeout_s)
+        if answer.status != IN_PIECES:
+            return answer
+        number, size, status = _decode(_kept_decoder, answer.body)
+        pieces: list[bytes] = []
+        at = 0
+        while at < size:
+            piece = await self._ask(node, Question(PIECE, f"{number}/{at}"), timeout_s)
+            if piece.status != 200 or not piece.body:
+                raise PeerSilent(f"node {node} has not kept its long answer")
+            pieces.append(piece.body)
+            at += len(piece.body)
+        return PeerAnswer(status, b"".join(pieces))
+
+    async def _ask(self, node: str, question: Question, timeout_s: float) -> PeerAnswer:
         self._last_number += 1
         number = self._last_number
         future: asyncio.Future[PeerAnswer] = asyncio.get_running_loop().create_future()
@@ -88,6 +113,9 @@ class PeerQuestions:
     def on_ask(self, peer: str, payload: bytes) -> None:
         """Raises ValueError for what is no question."""
         number, question = _decode(_ask_decoder, payload)
+        if question.method == PIECE:
+            self._reply(peer, number, self._piece(peer, question.path))
+            return
         if self._answering[peer] >= ANSWERING_MAX:
             self._reply(peer, number, BUSY)
             return
@@ -105,8 +133,31 @@ class PeerQuestions:
 
     def _reply(self, peer: str, number: int, answer: PeerAnswer) -> None:
         if len(answer.body) > ANSWER_BYTES_MAX:
-            answer = TOO_LONG
+            answer = self._keep(peer, number, answer)
         self._send(peer, ANSWER, msgspec.msgpack.encode((number, answer)))
+
+    def _keep(self, peer: str, number: int, answer: PeerAnswer) -> PeerAnswer:
+        """The last of a node's long answers stay a while; it may ask for pieces of them."""
+        key = (peer, number)
+        self._kept[key] = answer.body
+        mine = [one for one in self._kept if one[0] == peer]
+        for one in mine[:-KEPT_MAX]:
+            del self._kept[one]
+        asyncio.get_running_loop().call_later(KEPT_S, self._kept.pop, key, None)
+        told = msgspec.msgpack.encode((number, len(answer.body), answer.status))
+        return PeerAnswer(IN_PIECES, told)
+
+    def _piece(self, peer: str, path: str) -> PeerAnswer:
+        number, _, at = path.partition("/")
+        if not (number.isdigit() and at.isdigit()):
+            raise ValueError("a piece of an answer that is not said well")
+        body = self._kept.get((peer, int(number)))
+        if body is None or int(at) >= len(body):
+            return GONE
+        piece = body[int(at) : int(at) + ANSWER_BYTES_MAX]
+        if int(at) + len(piece) == len(body):
+            del self._kept[peer, int(number)]
+        return PeerAnswer(200, piece)
 
     def stop(self) -> None:
         """Answer nothing more."""

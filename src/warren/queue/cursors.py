@@ -8,6 +8,7 @@ a live queue, for one that comes back from the log, and for a mirror.
 | operation | what it says |
 |---|---|
 | open  | a cursor begins: its start is decided for ever, its token tells its reader apart |
+| use   | who reads by it from now on; nobody: whoever did has ended |
 | trim  | all before a position is done with |
 | drop  | a cursor ends |
 | time  | messages from a position on came at a time or later |
@@ -54,10 +55,18 @@ class Cursor:
     #: Unused for so long, it is dropped; 0: never.
     expires_ms: int
     created_ms: int
-    #: Who uses it at present, until when; and when it was last used. Not in the log.
+    #: Who uses it at present, as all replicas know.
     owner: str = ""
+    #: The same as who serves it has said last, of which others may not know yet; None: they do.
+    #: Until when, unless it is heard of again; and when it was last used. None of it in the log.
+    said_owner: str | None = None
     owner_until_ms: int = 0
     used_ms: int = 0
+
+    @property
+    def user(self) -> str:
+        """Who uses it, for who serves it."""
+        return self.owner if self.said_owner is None else self.said_owner
 
 
 _KEPT = tuple(Cursor.__dataclass_fields__)[:-3]
@@ -107,6 +116,8 @@ class Cursors:
             self.by_name.setdefault(cursor.name, cursor)
         elif kind == "trim":
             return self._trim(said["name"], said["upto"])
+        elif kind == "use":
+            self._use(said["name"], said["owner"])
         elif kind == "drop":
             self.by_name.pop(said["name"], None)
             self._forget_times()
@@ -125,6 +136,11 @@ class Cursors:
         cursor.position = upto
         self._forget_times()
         return upto if cursor.mode == DRAIN else 0
+
+    def _use(self, name: str, owner: str) -> None:
+        cursor = self.by_name.get(name)
+        if cursor is not None:
+            cursor.owner = owner
 
     def _note_time(self, at_ms: int, position: int) -> None:
         # A clock that was set back does not make positions come out of order.
@@ -191,6 +207,10 @@ def open_operation(incarnation: str, cursor: Cursor) -> bytes:
 
 def trim_operation(name: str, upto: int) -> bytes:
     return msgspec.json.encode({"op": "trim", "name": name, "upto": upto})
+
+
+def use_operation(name: str, owner: str) -> bytes:
+    return msgspec.json.encode({"op": "use", "name": name, "owner": owner})
 
 
 def drop_operation(name: str) -> bytes:

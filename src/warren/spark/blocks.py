@@ -54,7 +54,10 @@ class Block:
         magic, length, self.rows = _HEAD.unpack_from(data)
         if magic != MAGIC:
             raise BadBlock("the answer is no block of messages")
-        self.head: dict[str, Any] = json.loads(data[_HEAD.size : _HEAD.size + length])
+        try:
+            self.head: dict[str, Any] = json.loads(data[_HEAD.size : _HEAD.size + length])
+        except ValueError as error:
+            raise BadBlock(f"the head of a block of messages cannot be read: {error}") from error
         self._base = _HEAD.size + length
         self._data = pa.py_buffer(data)
         self._columns = {name: spots for name, _kind, spots in self.head["columns"]}
@@ -107,7 +110,12 @@ def to_batch(block: Block, schema: pa.Schema, constants: dict[str, Any]) -> pa.R
             arrays.append(pa.repeat(pa.scalar(value, column.type), block.rows))
         else:
             arrays.append(block.column(column.name, column.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    try:
+        batch.validate()
+    except pa.ArrowInvalid as error:
+        raise BadBlock(f"a block of messages is damaged: {error}") from error
+    return batch
 
 
 # -- the other way ---------------------------------------------------------------------------------

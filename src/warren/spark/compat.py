@@ -11,23 +11,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
-from warren.spark.errors import OptionError, Unreachable, WarrenError
+from warren.spark.amqp_rows import batch_of, check_plain, connect, refused, row_of
+from warren.spark.errors import OptionError, WarrenError
 from warren.spark.options import Options
-from warren.spark.schema import source_schema
 
 #: Rows of a batch when the option does not say.
 ROWS_MAX = 100_000
@@ -92,7 +90,7 @@ class Staging:
             file.flush()
             os.fsync(file.fileno())
         part.rename(path)
-        self._sync_names()
+        self.sync_names()
 
     def trim(self, end: int) -> None:
         done = [one for one in self.files() if one[1] <= end]
@@ -104,11 +102,12 @@ class Staging:
             file.flush()
             os.fsync(file.fileno())
         part.rename(self.path / "trimmed.json")
-        self._sync_names()
+        self.sync_names()
         for _, _, path in done:
             path.unlink()
 
-    def _sync_names(self) -> None:
+    def sync_names(self) -> None:
+        """What was renamed has its name after a crash, too."""
         directory = os.open(self.path, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -125,11 +124,12 @@ class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if len(names) != 1:
             raise OptionError("with option 'compat' the option 'queues' names one queue")
         self.queue = names[0]
-        self.url = options.text("amqpUrl")
+        options.text("amqpUrl")
         self.path = Path(options.text("stagingDir"))
         self.rows = options.number("maxOffsetsPerTrigger", ROWS_MAX, 1)
         self._staging: Staging | None = None
         self._left: int | None = None
+        self._is_checked = False
 
     @property
     def staging(self) -> Staging:
@@ -160,86 +160,56 @@ class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- receiving ---------------------------------------------------------------------------------
 
-    def _connect(self) -> Any:
-        try:
-            import pika
-        except ImportError as error:
-            raise WarrenError("option 'compat' needs pika: pip install pika") from error
-        retries = self.options.number("retries", 60, 1)
-        interval_s = self.options.number("retryIntervalMs", 1000, 1) / 1000
-        for attempt in range(retries):
-            try:
-                return pika.BlockingConnection(pika.URLParameters(self.url))
-            except pika.exceptions.ProbableAuthenticationError as error:
-                raise WarrenError("the broker refuses the user of the option 'amqpUrl'") from error
-            except pika.exceptions.AMQPConnectionError as error:
-                last = error
-            if attempt + 1 < retries:
-                time.sleep(interval_s)
-        raise Unreachable(f"the broker of the option 'amqpUrl' does not answer: {last!r}")
+    def _check(self, connection: Any) -> None:
+        if not self._is_checked:
+            check_plain(connection, self.queue)
+            self._is_checked = True
 
     def _count(self) -> int:
-        connection = self._connect()
+        connection = connect(self.options)
         try:
+            self._check(connection)
             found = connection.channel().queue_declare(self.queue, passive=True)
             return int(found.method.message_count)
+        except WarrenError:
+            raise
         except Exception as error:
-            raise WarrenError(f"option 'queues': {error}") from error
+            raise refused(self.queue, error) from error
         finally:
             if connection.is_open:
                 connection.close()
 
     def _receive(self, rows: int) -> int:
         """Messages are on the disk before they are acknowledged; how many there were."""
-        connection = self._connect()
+        connection = connect(self.options)
         received: list[dict[str, Any]] = []
         try:
+            self._check(connection)
             channel = connection.channel()
             channel.basic_qos(prefetch_count=min(rows, 65_535))
             tag = 0
+            begin = self.staging.end
             for method, properties, body in channel.consume(self.queue, inactivity_timeout=IDLE_S):
                 if method is None:
                     break
-                received.append(self._row(method, properties, body, len(received)))
+                seq = begin + len(received)
+                received.append(row_of(self.queue, seq, method, properties, body))
                 tag = method.delivery_tag
                 if len(received) >= min(rows, 65_535):
                     break
             if received:
-                self.staging.add(self._batch(received))
+                self.staging.add(batch_of(self.options, received))
                 channel.basic_ack(tag, multiple=True)
+        except WarrenError:
+            raise
+        except Exception as error:
+            if getattr(error, "reply_code", 0) in {403, 404, 405, 406}:
+                raise refused(self.queue, error) from error
+            raise
         finally:
             if connection.is_open:
                 connection.close()
         return len(received)
-
-    def _row(self, method: Any, properties: Any, body: bytes, number: int) -> dict[str, Any]:
-        headers = properties.headers or {}
-        at_s = properties.timestamp
-        return {
-            "queue": self.queue,
-            "seq": self.staging.end + number,
-            "exchange": method.exchange,
-            "routing_key": method.routing_key,
-            "enqueued_at": None,
-            "published_at": None if at_s is None else int(at_s) * 1_000_000,
-            "message_id": properties.message_id,
-            "correlation_id": properties.correlation_id,
-            "content_type": properties.content_type,
-            "delivery_mode": properties.delivery_mode,
-            "priority": properties.priority,
-            "expiration": properties.expiration,
-            "headers": [(name, _text(value)) for name, value in headers.items()],
-            "redelivered_hint": method.redelivered,
-            "epoch": 0,
-            "body": body,
-        }
-
-    def _batch(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-        schema = to_arrow_schema(source_schema(self.options), timezone="UTC")
-        arrays = [
-            pa.array([row.get(column.name) for row in rows], column.type) for column in schema
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -261,11 +231,3 @@ class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         self.staging.trim(int(end["seq"]))
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return json.dumps(value, default=str)

@@ -42,12 +42,16 @@ def hint(error: Refused) -> str:
         "not_authorized": "check the options 'user' and 'passwordFile'",
         "not_authorised": "the user of the option 'user' needs the tag 'management', and "
         "permission to read the queues and to write to the exchanges",
+        "Object Not Found": "check the options 'vhost' and 'endpoints'",
         "no_queue": "check the options 'queues' and 'vhost'; the queue must exist before the "
         "query starts",
         "no_cursor": "the cursor of the option 'cursor' was dropped, or expired because the query "
         "stood still for longer than the option 'cursorExpiry'",
         "cursor_in_use": "a cursor has one query at a time: give this query another name in the "
         "option 'cursor', or stop the other query",
+        "not_staged": "start the query again: the batch is published once. More than one node may "
+        "have been lost, or a batch taken longer than 15 minutes",
+        "moved": "start the query again: the batch is published once",
         "staged_too_much": "let batches be smaller, with the option 'maxOffsetsPerTrigger' of the "
         "source",
     }

@@ -39,6 +39,7 @@ KNOWN = (
     "failOnDataLoss",
     "includeHeaders",
     "includeBody",
+    "readFrom",
     "fetchRows",
     "retries",
     "retryIntervalMs",
@@ -55,6 +56,7 @@ KNOWN = (
     "checkpointLocation",
     "compat",
     "amqpUrl",
+    "queueType",
     "stagingDir",
 )
 _SPELLED = {name.lower(): name for name in KNOWN}
@@ -148,6 +150,11 @@ class Options:
     @property
     def mode(self) -> str:
         return self.one_of("mode", "follow", "follow", "drain")
+
+    @property
+    def read_from(self) -> str:
+        """Who serves ranges of mirrored queues: any replica in sync, or the master."""
+        return self.one_of("readFrom", "any", "any", "master")
 
     def offsets(self, name: str, default: str) -> str | dict[str, int | str]:
         """`earliest`, `latest`, or a position by queue."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from warren.spark.blocks import Block, to_batch
+from warren.spark.blocks import BadBlock, Block, to_batch
 from warren.spark.client import Client
 from warren.spark.errors import Refused, WarrenError, hint, loss
 from warren.spark.options import Options
@@ -73,6 +73,7 @@ def read_blocks(client: Client, options: Options, wanted: Range) -> Iterator[Blo
             "cursor": wanted.cursor,
             "body": str(body).lower(),
             "headers": str(headers).lower(),
+            "master": str(options.read_from == "master").lower(),
         }
         return Block(client.read_range(wanted.queue, query))
 
@@ -124,6 +125,12 @@ def read_range(client: Client, options: Options, wanted: Range) -> Iterator[pa.R
     from warren.spark.source import constants
 
     schema = to_arrow_schema(source_schema(options), timezone="UTC")
-    for block in read_blocks(client, options, wanted):
-        if block.rows:
-            yield to_batch(block, schema, constants(wanted.queue, block.head))
+    try:
+        for block in read_blocks(client, options, wanted):
+            if block.rows:
+                yield to_batch(block, schema, constants(wanted.queue, block.head))
+    except BadBlock as error:
+        raise WarrenError(
+            f"{error}; what the option 'endpoints' names is not a node of Warren, or something "
+            "between it and this executor spoils its answers. Nothing of the range is taken"
+        ) from error

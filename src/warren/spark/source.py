@@ -41,6 +41,10 @@ class WarrenDataSource(DataSource):
         options = self._options
         check_source_schema(schema, options)
         if options.flag("compat", False):
+            if options.one_of("queueType", "classic", "classic", "stream") == "stream":
+                from warren.spark.compat_stream import StreamQueueReader
+
+                return StreamQueueReader(options)
             from warren.spark.compat import CompatStreamReader
 
             return CompatStreamReader(options)
