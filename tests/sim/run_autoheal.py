@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.small_disk import SmallDisk
+from sim.broker_actors import Publisher
 from sim.broker_cluster import BrokerCluster, Watch
 from sim.broker_ledger import Ledger, name_of
 from sim.broker_node import BrokerNode
-from sim.run_broker import RECOVERY_MS, BrokerResult, Schedule
+from sim.run_broker import BrokerResult, Schedule
 from sim.world import Violation, World
 from warren.config.settings import Settings
 from warren.engine.fork_slots import digest_of, message_at
@@ -68,6 +69,8 @@ class ForkNode(BrokerNode):
         super().__init__(*arguments)
         self.fork_files = MemoryForkFiles()
         self.is_open = False
+        # Forks are plain queues: whoever waits for their log is not reminded by a ring.
+        self.reads_on = True
 
     def start(self) -> None:
         self.is_open = self.is_open and self.is_up
@@ -154,9 +157,6 @@ class ForkCluster(BrokerCluster):
         super().__init__(*arguments, **limits)
         self.ledger = ForkLedger(self.world)
         self.watch: ForkWatch = ForkWatch(self)
-
-    def heal(self) -> None:
-        super().heal()
 
 
 class Splits:
@@ -248,10 +248,16 @@ class ForkSchedule(Schedule):
             self.nemesis.start = self.operator.start = lambda: None  # type: ignore[method-assign]
         return super().run()
 
+    def add(self, actor: Any) -> None:
+        if isinstance(actor, Publisher):
+            # A split takes long, and a few messages tell as much as many.
+            actor.every_us *= 6
+        super().add(actor)
+
     def set_up(self) -> None:
         super().set_up()
         self.splits.start()
-        self.trouble_ms = 3_000
+        self.trouble_ms = 1_000
 
     def make_peace(self) -> None:
         self.cluster.run_until(lambda: self.splits.is_over, 60_000)

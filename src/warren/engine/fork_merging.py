@@ -93,8 +93,9 @@ class Merging:
         note = fork.note
         merge = Merge(fork, gateway_id(f"fork {note.tag}", note.opened_s))
         self._merges[note.number] = merge
-        merge.new.extend(sorted(self._slots(fork, is_new=True)))
-        merge.settled = self._find_settled(fork)
+        slots = sorted(row[0] for row in fork.queue.walk())
+        merge.new.extend(slot for slot in slots if note.is_new(slot, LEVEL_SHIFT))
+        merge.settled = self._find_settled(fork, set(slots))
         self._again(merge, AGAIN_MS)
 
     @property
@@ -102,18 +103,13 @@ class Merging:
         """Forks that are not merged yet."""
         return len(self._merges)
 
-    def _slots(self, fork: Fork, is_new: bool) -> list[int]:
-        rows = fork.queue.walk()
-        return [row[0] for row in rows if fork.note.is_new(row[0], LEVEL_SHIFT) is is_new]
-
-    def _find_settled(self, fork: Fork) -> dict[int, bytes]:
+    def _find_settled(self, fork: Fork, there: set[int]) -> dict[int, bytes]:
         """What was there at the beginning and is not there any more."""
         files = self._mirrors.forks.files
         rows = None if fork.is_doubtful or files is None else files.rows(fork.note.number)
         if rows is None:
             # They come again, which they may.
             return {}
-        there = set(self._slots(fork, is_new=False))
         return {slot: digest for slot, digest in _split(rows) if slot not in there}
 
     # -- telling the master ------------------------------------------------------------------------
@@ -294,6 +290,8 @@ def take_in(
         return LATER, 0, [], slots
     if engine.alarms:
         return NO_ROOM, log.seen.get(gateway, 0), [], slots
+    if engine.mirrors is not None:
+        engine.mirrors.forks.told_ms[number] = engine.clock.now_ms()
     busy = [slot for slot, digest in settled if let_leave(queue, slot, digest, withdraw) == BUSY]
     now_ms = engine.clock.now_ms()
     skipped: list[int] = []

@@ -82,6 +82,8 @@ class Forks:
         #: Forks that the log has spoken of, by their own number.
         self._found: dict[int, KeptFork] = {}
         self._is_doubtful = False
+        #: Number of a queue here -> when another node has last told of a fork of it.
+        self.told_ms: dict[int, int] = {}
         #: What free room there is for copies; None: nobody knows.
         self.room_bytes: Callable[[], int | None] = _unknown_room
 

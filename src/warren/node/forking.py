@@ -112,11 +112,10 @@ class Forking:
         forks = self._forks
         if forks is None:
             return
-        forks.merging.may_go_on = False
         forks.close_all()
         self._no_room.clear()
         elsewhere, self._elsewhere = self._elsewhere, set()
-        for queue in self._queues():
+        for queue in self._queues() if elsewhere else ():
             if queue.number in elsewhere and queue.is_remote:
                 view = self._engine.views.get(queue.number)
                 master = None if view is None else view.master
