@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -121,10 +120,9 @@ def test_a_node_that_is_killed_brings_its_fork_back(cluster: Cluster, clients: C
     cluster.isolate(3)
     publish(there, QUEUE, bodies("minority", 50))
     cluster.kill(3)
-    cluster.start(3, wait=False)
-    time.sleep(2)
     publish(clients.confirming(1), QUEUE, bodies("majority", 20))
     cluster.heal()
+    cluster.start(3)
     cluster.wait_until_ready()
     await_merged(cluster, 3)
     found = Counter(body for body, _, _ in drain_all(clients.channel(2)))

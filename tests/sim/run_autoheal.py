@@ -53,10 +53,10 @@ class MemoryForkFiles:
         return set()
 
     def rows(self, number: int) -> bytes | None:
-        return self._kept[number][1]
+        return self._kept[number][1] if number in self._kept else None
 
     def drop(self, number: int) -> None:
-        del self._kept[number]
+        self._kept.pop(number, None)
 
 
 class ForkNode(BrokerNode):

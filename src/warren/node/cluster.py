@@ -379,7 +379,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
         if self._opening is not None:
             self._opening.cancel()
         if ready:
-            self._node.in_turn(self.forking.majority_spoke)
+            self.forking.majority_spoke()
             self._engine.burials.release()
             self._opening = asyncio.get_running_loop().create_task(self._open())
         else:
