@@ -15,6 +15,7 @@ from typing import Any
 from gateway.small_disk import SmallDisk
 from sim.broker_actors import Publisher
 from sim.broker_cluster import BrokerCluster, Watch
+from sim.broker_faults import Operator
 from sim.broker_ledger import Ledger, name_of
 from sim.broker_node import BrokerNode
 from sim.run_broker import BrokerResult, Schedule
@@ -232,6 +233,14 @@ class Splits:
             self.world.after(self.world.random.randint(300_000, 6_000_000), self._part)
 
 
+class ForkOperator(Operator):
+    """Most queues are mirrored on several nodes, or there would be nothing to fork."""
+
+    def definitions(self) -> list[dict[str, Any]]:
+        everywhere = {"ha-mode": "all", "ha-sync-mode": "automatic"}
+        return [everywhere, everywhere, *super().definitions()]
+
+
 class ForkSchedule(Schedule):
     """See the module's text."""
 
@@ -239,6 +248,7 @@ class ForkSchedule(Schedule):
 
     def __init__(self, seed: int, seen: Callable[[World], None] | None = None) -> None:
         super().__init__(NAMESPACE + seed, seen, ForkCluster)
+        self.operator = ForkOperator(self.cluster, self.queues, self.operator.every_us)
         self.splits = Splits(self, self.dice.choice((1, 1, 2)))
         self.has_more_trouble = self.dice.random() < 0.3
         self.nemesis.every_us = 2_000_000

@@ -83,6 +83,7 @@ class Merging:
         self._engine = mirrors.engine
         self._strike_off = strike_off
         self._merges: dict[int, Merge] = {}
+        self._is_awake = False
         #: Whether what this node knows of queues is what the cluster has agreed on.
         self.may_go_on = False
         #: How many forks were merged since the start, and messages brought back.
@@ -96,7 +97,17 @@ class Merging:
         slots = sorted(row[0] for row in fork.queue.walk())
         merge.new.extend(slot for slot in slots if note.is_new(slot, LEVEL_SHIFT))
         merge.settled = self._find_settled(fork, set(slots))
-        self._again(merge, AGAIN_MS)
+        if self._is_awake:
+            self._again(merge, AGAIN_MS)
+
+    def look(self, is_ready: bool) -> None:
+        """The node runs, and has, or has not, a part in a majority."""
+        self.may_go_on = is_ready
+        if not self._is_awake:
+            # Not earlier: while a node starts nobody looks at its timers.
+            self._is_awake = True
+            for merge in self._merges.values():
+                self._again(merge, AGAIN_MS)
 
     @property
     def count(self) -> int:

@@ -77,6 +77,17 @@ def level_ends(Queue source not None):
     return [(level, first, end) for level, end, first, _, _ in source.level_heads()]
 
 
+def end_levels(Queue fork not None, dict bases not None):
+    """All is copied: what is published to the fork stands behind all that its replica ever had.
+
+    Not earlier: a checkpoint in the middle would say that the rest of the copy has been there.
+    """
+    cdef SlotLog log
+    for level, end in bases.items():
+        log = fork.restored_level(<uint64_t>level << LEVEL_SHIFT)
+        log.next_position = max(log.next_position, <uint64_t>end)
+
+
 def flag_all(Queue fork not None):
     """Whoever gets something of it is told that it may have come before."""
     cdef SlotLog log

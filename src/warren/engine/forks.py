@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from warren.engine import moving
 from warren.engine.fork_merging import Merging
-from warren.engine.fork_slots import copy_some, flag_all, level_ends, mark_far
+from warren.engine.fork_slots import copy_some, end_levels, flag_all, level_ends, mark_far
 from warren.queue.queue import Queue
 from warren.store.fork_files import FORK_BIT, ForkFiles, ForkNote
 
@@ -166,7 +166,6 @@ class Forks:
         assert self._mirrors.journal is not None
         self._mirrors.journal.queues[fork.queue_id] = fork
         fork.attach(self._mirrors.journal)
-        fork.begin_anew(source.level_heads())
         copy = self._making[number] = _Copy(number, mirror, source, fork, cause)
         copy.levels = level_ends(source)
         copy.bases = {level: end for level, _, end in copy.levels}
@@ -202,6 +201,7 @@ class Forks:
         if copy.is_given_up:
             return
         queue = copy.queue
+        end_levels(queue, copy.bases)
         note = ForkNote(
             queue.queue_id,
             copy.number,

@@ -94,7 +94,7 @@ class Forking:
         forks = self._forks
         if forks is None:
             return
-        forks.merging.may_go_on = is_ready
+        forks.merging.look(is_ready)
         if not self._is_wanted:
             return
         if is_ready or not is_open:
