@@ -214,7 +214,8 @@ class Merging:
 
     def _over(self, merge: Merge) -> None:
         note = merge.fork.note
-        self._drop(merge)
+        if not self._drop(merge):
+            return
         self.merged_forks += 1
         self.merged_messages += merge.appended
         told = {
@@ -252,14 +253,21 @@ class Merging:
             self._again(merge, AGAIN_MS_MAX, str(error))
             return
         self.salvaged_messages += len(rows)
+        merge.new.clear()
         self._drop(merge)
 
-    def _drop(self, merge: Merge) -> None:
+    def _drop(self, merge: Merge) -> bool:
+        """False: the disk does not forget it; what is done already is found done then."""
         number, queue = merge.fork.note.number, merge.fork.queue
         assert self._mirrors.forks.files is not None
-        self._mirrors.forks.files.drop(number)
+        try:
+            self._mirrors.forks.files.drop(number)
+        except OSError as error:
+            self._again(merge, AGAIN_MS_MAX, str(error))
+            return False
         del self._merges[number]
         self._strike_off(queue, number)
+        return True
 
     def describe(self) -> list[dict[str, Any]]:
         """For operators."""

@@ -157,11 +157,16 @@ class Forks:
         if room is not None and mirror.queue.total_bytes * 2 > room:
             return False
         assert self.files is not None
+        try:
+            own_number = self.files.reserve()
+        except OSError as error:
+            self._engine.log.warning("no forks: %s", error)
+            return False
         if mirror.log.acts:
             mirror.stand_aside()
         source = mirror.queue
         fork = self._mirrors.successor_of(source)
-        fork.queue_id = self.files.reserve()
+        fork.queue_id = own_number
         fork.durable = True
         assert self._mirrors.journal is not None
         self._mirrors.journal.queues[fork.queue_id] = fork
