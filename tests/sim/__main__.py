@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sim.run import Result, run_seed
 from sim.run_aimed import run_aimed
 from sim.run_async import run_async
+from sim.run_autoheal import run_autoheal
 from sim.run_broker import BrokerResult, run_broker
 from sim.run_cursors import run_cursors
 from sim.run_dead_letters import run_dead_letters
@@ -30,7 +31,8 @@ AnyResult = Result | MemberResult | PlacedResult | RingResult | BrokerResult
 #: with limits, lifetimes, priorities, promotions that lose, damage, and nodes that come and go;
 #: `aimed:17` for such with trouble that is aimed at one rule, `letters:17` for dead letters,
 #: `passing:17` for transient queues and clients that acknowledge nothing, `early:17` for queues
-#: that confirm before their mirrors have it, and `cursors:17` for readers by position and batches.
+#: that confirm before their mirrors have it, `cursors:17` for readers by position and batches, and
+#: `forks:17` for partitions that heal by merging.
 RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "raft": run_seed,
     "members": run_members,
@@ -43,6 +45,7 @@ RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "passing": run_passing,
     "early": run_async,
     "cursors": run_cursors,
+    "forks": run_autoheal,
 }
 
 
@@ -94,6 +97,7 @@ SHARES = {
     "passing": 6,
     "early": 6,
     "cursors": 6,
+    "forks": 4,
 }
 
 

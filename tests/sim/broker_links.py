@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sim.world import Violation
 from warren.engine.ring_sink import RING_PIECE, RING_WHOLE
 from warren.gateway.memory_link import MemoryLink, MemoryPeer, end_turn, feed
+from warren.node.forking import FORKS
 from warren.node.peer_questions import ANSWER, ASK
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class End:
                 if self.is_lost:
                     return
                 self.node.world.note_bytes(payload)
-                if kind in {ASK, ANSWER}:
+                if kind in {ASK, ANSWER, FORKS}:
                     self.node.product.on_control(self.peer, kind, payload)
                     continue
                 sink = self.ring if kind in {RING_WHOLE, RING_PIECE} else self.port.sink

@@ -85,15 +85,18 @@ class SimProduct(NodeCluster):
 
     def on_up(self, peer: str, incarnation: int) -> None:
         self.rings.peer_up(peer)
+        self.forking.came(peer)
 
     def on_down(self, peer: str) -> None:
         self.rings.peer_down(peer)
+        self.forking.gone(peer)
 
 
 class BrokerNode(MemberNode):
     """See the module's text."""
 
     cluster: BrokerCluster
+    settings = Settings()
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
@@ -110,6 +113,10 @@ class BrokerNode(MemberNode):
         self.reads_on = False
 
     # -- helpers for whoever acts on it
+
+    @property
+    def lets_clients_in(self) -> bool:
+        return self.is_ready and not self.is_stopping
 
     @property
     def is_paused(self) -> bool:
@@ -188,16 +195,17 @@ class BrokerNode(MemberNode):
         shell = SimpleNamespace(
             engine=self.engine,
             name=self.name,
-            settings=Settings(),
+            settings=self.settings,
             data_dir=Path("/nonexistent"),
             in_turn=self.in_turn,
-            failure=SimpleNamespace(error=None),
+            failure=SimpleNamespace(error=None, set=lambda _error: None),
             is_open=True,
         )
         self.product = SimProduct(cast("Any", shell))
         self.product.log = silent
         self.product.homes._pick = dice.randrange
         self.product.links = cast("Any", self.links)
+        self._equip()
         self.store = NodeStore(self, self.product.make_keeper)
         self.keeper = self.product._keeper
         self.product.queue_views.learn()
@@ -218,6 +226,9 @@ class BrokerNode(MemberNode):
         self.raft = self.member.raft
         self.product.agreement = cast("Any", SimAgreement(self))
         self.product.rings.start(self.boot)
+
+    def _equip(self) -> None:
+        """What else a node has, before its log is read."""
 
     def _catch_up(self) -> None:
         now_ms = self.now_engine_ms()

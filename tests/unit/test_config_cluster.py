@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from warren.config import ConfigError, Endpoint, Settings, load_settings
-from warren.config.cluster import effective_partition_handling, link_endpoint, peer_endpoint
+from warren.config.cluster import goes_on_without_majority, link_endpoint, peer_endpoint
 from warren.config.settings import ClusterSettings
 from warren.node.errors import StartError
 from warren.node.secret import SECRET_BYTES_MAX, cluster_secret
@@ -113,8 +113,8 @@ def test_a_node_named_twice() -> None:
 
 def test_what_is_done_otherwise_is_said() -> None:
     settings = load(cluster_partition_handling="autoheal", cluster_formation__node_type="ram")
-    assert effective_partition_handling(settings.cluster) == "pause_minority"
-    assert ["as with pause_minority" in settings.warnings[0], len(settings.warnings)] == [True, 2]
+    assert goes_on_without_majority(settings.cluster)
+    assert ["the node is a disc node" in settings.warnings[0], len(settings.warnings)] == [True, 1]
     handling = "cluster_partition_handling"
     settings = given(
         f"{handling} = pause_if_all_down\n{handling}.pause_if_all_down.nodes.1 = r@a\n"

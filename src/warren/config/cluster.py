@@ -43,11 +43,6 @@ def _problems(cluster: ClusterSettings) -> Iterator[str]:
 def cluster_warnings(cluster: ClusterSettings) -> list[str]:
     """What will be done otherwise than in RabbitMQ, one sentence each."""
     found = []
-    if cluster.partition_handling == "autoheal":
-        found.append(
-            "cluster_partition_handling = autoheal: the sides of a partition cannot come to differ "
-            "here, so there is nothing to heal afterwards; the node acts as with pause_minority"
-        )
     if cluster.partition_handling == "pause_if_all_down" and cluster.pause_recover == "autoheal":
         found.append(
             "cluster_partition_handling.pause_if_all_down.recover = autoheal: nothing is thrown "
@@ -61,10 +56,9 @@ def cluster_warnings(cluster: ClusterSettings) -> list[str]:
     return found
 
 
-def effective_partition_handling(cluster: ClusterSettings) -> str:
-    """What the node does: pause_minority, pause_if_all_down or ignore."""
-    handling = cluster.partition_handling
-    return "pause_minority" if handling == "autoheal" else handling
+def goes_on_without_majority(cluster: ClusterSettings) -> bool:
+    """Whether clients stay when the majority is lost."""
+    return cluster.partition_handling in {"ignore", "autoheal"}
 
 
 def link_endpoint(settings: Settings) -> Endpoint:

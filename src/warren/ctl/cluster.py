@@ -66,6 +66,7 @@ def _as_json(shown: dict[str, Any]) -> dict[str, Any]:
         "maintenance_status": {
             node["name"]: _MAINTENANCE[node["being_drained"]] for node in running
         },
+        **({"forks": told} if (told := shown.get("forks")) else {}),
         "partitions": shown["partitions"],
         "ram_nodes": _names(nodes, "ram"),
         "running_nodes": [node["name"] for node in running],
@@ -115,6 +116,7 @@ def _sections(shown: dict[str, Any]) -> dict[str, list[str]]:
             f"Node {node} cannot communicate with {', '.join(others)}"
             for node, others in shown["partitions"].items()
         ],
+        **({"Forks": forks} if (forks := _forks(shown)) else {}),
         "Listeners": [
             f"Node: {row['node']}, interface: {listener_interface(row)}, port: {row['port']}, "
             f"protocol: {row['protocol']}, purpose: {listener_purpose(row)}"
@@ -123,6 +125,15 @@ def _sections(shown: dict[str, Any]) -> dict[str, list[str]]:
         ],
         "Feature flags": [],
     }
+
+
+def _forks(shown: dict[str, Any]) -> list[str]:
+    """Of mirrored queues, with autoheal: what the node serves by itself, or has served."""
+    return [
+        f"Node: {row['node']}, queue {row['queue']} in vhost {row['vhost']}: {row['state']}, "
+        f"{row['messages']} messages"
+        for row in shown.get("forks", [])
+    ]
 
 
 def _agreement(shown: dict[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ import msgspec
 from warren.auth.users import OperatorName
 from warren.engine import direct_reply
 from warren.engine.consume import delete_if_unused
+from warren.engine.fork_merging import OTHER, Answer, take_in
 from warren.engine.opening import until_open
 from warren.engine.queues import check_exclusive, facts, note_consumer, touch
 from warren.gateway.errors import MovedError
@@ -78,6 +79,7 @@ class HomeRequests:
             "reply": self._reply,
             "awaits": self._awaits,
             "adopt": self._adopt,
+            "merge": self._merge,
         }
 
     def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
@@ -238,6 +240,23 @@ class HomeRequests:
         assert link.port is not None
         self._engine.cluster.adopted_by(queue.number, link.port.peer)  # type: ignore[union-attr]
         return lost
+
+    def _merge(
+        self,
+        _link: HomeEnd,
+        asker: Asker,
+        name: str,
+        number: int,
+        gateway: int,
+        rows: list[Any],
+        settled: list[Any],
+    ) -> Answer:
+        """A node has had a fork of the queue: what is new there, and what has left it."""
+        self._check_here(asker, name)
+        queue = asker.vhost.queues.get(name)
+        if queue is None:
+            return (OTHER, 0, [], [])
+        return take_in(self._engine, queue, number, gateway, rows, settled)
 
     def _cancel(self, link: HomeEnd, _asker: Asker, number: int) -> bool:
         consumer = link.remove_consumer(number)

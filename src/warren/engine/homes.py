@@ -36,7 +36,7 @@ HANDED_OVER_MS = 1000
 #: Direct replies are dropped while so much waits to be sent: nothing else bounds them.
 UNSENT_REPLY_BYTES_MAX = 16 * 1024 * 1024
 #: Requests about one queue, which begin anew when it moves: they begin with its place.
-QUEUE_VERBS = frozenset({"facts", "purge", "delete", "get", "consume", "adopt"})
+QUEUE_VERBS = frozenset({"facts", "purge", "delete", "get", "consume", "adopt", "merge"})
 #: A home that says, or seems, to be none any more is asked again after so long ...
 RETRY_MS = 10
 #: ... and publishes that wait for one are sent again after twice as long each time, up to this.

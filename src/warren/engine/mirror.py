@@ -305,6 +305,8 @@ class Mirror:
 
     def _became_master(self, effect: effects.BecameMaster) -> None:
         was_master = self.log.acts
+        # What has stood for the queue while the ring could not go on makes room.
+        self._mirrors.forks.close(self.queue.number)
         queue, now_ms = self.queue, self._engine.clock.now_ms()
         self.log.begin_acting()
         flagged = 0
@@ -355,6 +357,31 @@ class Mirror:
         self._mirrors.replace(heir)
         master = None if self.view is None else self.view.master
         moving.become_remote(self._engine, queue, master)
+
+    def stand_aside(self) -> None:
+        """The ring cannot go on, and a fork is to serve: what is not committed waits for the ring.
+
+        For the others nothing has changed: this is the master of its epoch, and serves nobody.
+        """
+        assert self.replica is not None
+        queue = self.queue
+        self.log.flush()
+        self.end_copies("interrupted")
+        self.log.stand_down()
+        self.replica.leave_office()
+        heir = self._mirrors.successor_of(queue)
+        queue.hand_on(heir)
+        self.log.queue = self.queue = heir
+        self._mirrors.replace(heir)
+        here = self._engine.settings.node_name
+        remote = moving.become_remote(self._engine, queue, here, torn=True)
+        remote.follow(remote.gateway, holding=True)
+
+    def serve_again(self) -> None:
+        """The fork is over: if this is still the master, it serves when the ring goes on."""
+        if self.replica is not None and self.replica.is_master and not self.log.acts:
+            self.replica.serve_again()
+            self.carry_out()
 
     def _shrink(self, effect: effects.ProposeShrink) -> None:
         self._put_out[effect.node] = effect.cause

@@ -10,12 +10,14 @@ from warren.engine import moving
 from warren.engine.amqp_queue import AmqpQueue
 from warren.engine.copies import Copies
 from warren.engine.copy_hours import CopyHours
+from warren.engine.forks import Forks
 from warren.engine.mirror import Mirror
 from warren.engine.mirror_log import MirrorLog
 from warren.engine.salvaging import lines_of
 from warren.replication import frames
 from warren.replication.lineage import Lineage
 from warren.replication.types import ProtocolError
+from warren.store.fork_files import FORK_BIT
 
 if TYPE_CHECKING:
     from warren.cluster.metadata import ViewCommand
@@ -50,6 +52,7 @@ class Mirrors:
         self._kept: dict[int, AmqpQueue] = {}
         self.hours = CopyHours(engine, self.by_number.values)
         self._journal: Journal | None = None
+        self.forks = Forks(self)
         #: Where messages go that are cut off; None: nowhere, in tests.
         self.salvage: SalvageDirectory | None = None
         #: Told of pieces that are to be published again.
@@ -65,8 +68,15 @@ class Mirrors:
         journal.on_unknown = self._find_copy
         journal.on_mirrored = self._found_mirrored
 
-    def _find_copy(self, number: int) -> AmqpQueue | None:
+    @property
+    def journal(self) -> Journal | None:
+        """The node's log."""
+        return self._journal
+
+    def _find_copy(self, number: int) -> Any:
         """The log speaks of a queue that has its home elsewhere: this node had a copy."""
+        if number & FORK_BIT:
+            return self.forks.found(number)
         for vhost in self.engine.vhosts.values():
             for queue in vhost.queues.values():
                 if queue.number == number:
@@ -97,6 +107,7 @@ class Mirrors:
                 log.close_gap()
             self._wait_elsewhere(mirror)
             mirror.take_part()
+        self.forks.start()
         self._is_started = True
 
     def _wait_elsewhere(self, mirror: Mirror) -> None:
@@ -117,6 +128,7 @@ class Mirrors:
         """The node's log was damaged: nobody knows whose records are gone."""
         for mirror in self.by_number.values():
             mirror.log.is_broken = True
+        self.forks.doubt()
 
     # -- copies ------------------------------------------------------------------------------------
 

@@ -43,11 +43,14 @@ KEPT = (
 CANCEL_ON_FAILOVER = "x-cancel-on-ha-failover"
 
 
-def rehome(engine: Engine, remote: Any, home: str | None, planned: bool = False) -> None:
+def rehome(
+    engine: Engine, remote: Any, home: str | None, planned: bool = False, torn: bool = False
+) -> None:
     """The queue's master is on another node; None: it has none at present.
 
     If it is on this one, all that is published waits until its copy here serves. `planned`: it was
-    handed over, so that no client needs to hear of it.
+    handed over, so that no client needs to hear of it. `torn`: a fork begins or ends, so that a
+    slot of one home is not the same message at the other.
     """
     homes = _homes(engine)
     if remote.deleted:
@@ -57,7 +60,8 @@ def rehome(engine: Engine, remote: Any, home: str | None, planned: bool = False)
         return
     before = remote.home
     if home == engine.settings.node_name:
-        if (planned or was_handed_over(engine, remote.number, before)) and remote.following:
+        handed = planned or (not torn and was_handed_over(engine, remote.number, before))
+        if handed and remote.following:
             # The home before lets go of it, perhaps before the copy here serves: what clients hold
             # stays with them, and what they settle meanwhile is settled here.
             remote.begin_adoption()
@@ -68,7 +72,7 @@ def rehome(engine: Engine, remote: Any, home: str | None, planned: bool = False)
     gateway = homes.gateway_to(home)
     if remote.gateway is gateway and remote.following and not (remote.absent or remote.holding):
         return
-    planned = planned or was_handed_over(engine, remote.number, before)
+    planned = planned or (not torn and was_handed_over(engine, remote.number, before))
     if planned and remote.following and remote.gateway is not gateway:
         _follow_planned(engine, remote, home)
         return
@@ -144,8 +148,10 @@ def _must_hear(consumer: Consumer) -> bool:
     return consumer.arguments.get(CANCEL_ON_FAILOVER) is True
 
 
-def become_local(engine: Engine, queue: AmqpQueue, keep_deliveries: bool = False) -> None:
-    """This node's copy of a queue is its master, and serves."""
+def become_local(
+    engine: Engine, queue: AmqpQueue, keep_deliveries: bool = False, torn: bool = False
+) -> None:
+    """This node's copy of a queue is its master, and serves; `torn`: a fork of it is."""
     homes = _homes(engine)
     vhost = queue.vhost
     remote: Any = vhost.queues.get(queue.name)
@@ -153,7 +159,7 @@ def become_local(engine: Engine, queue: AmqpQueue, keep_deliveries: bool = False
         return
     now_ms = engine.clock.now_ms()
     before: str = remote.gateway.home
-    keep = keep_deliveries or was_handed_over(engine, remote.number, before)
+    keep = keep_deliveries or (not torn and was_handed_over(engine, remote.number, before))
     if keep and hasattr(queue, "adopt"):
         _detach_all(engine, remote)
         slots = remote.slots_out()
@@ -192,9 +198,16 @@ def become_local(engine: Engine, queue: AmqpQueue, keep_deliveries: bool = False
 
 
 def become_remote(
-    engine: Engine, queue: AmqpQueue, home: str | None, planned: bool = False
+    engine: Engine,
+    queue: AmqpQueue,
+    home: str | None,
+    planned: bool = False,
+    torn: bool = False,
 ) -> RemoteAmqpQueue:
-    """This node is the master of a queue no more; its copy has stood down already."""
+    """This node is the master of a queue no more; its copy has stood down already.
+
+    `torn`: it was a fork of it, or makes room for one.
+    """
     homes = _homes(engine)
     consumers = [consumer for consumer in queue.consumers if isinstance(consumer, Consumer)]
     for consumer in consumers:
@@ -222,7 +235,8 @@ def become_remote(
     engine.totals.retire_queue(queue)
     homes.queue_left(queue.number)
     _take_unanswered(engine, queue, remote)
-    planned = planned or was_handed_over(engine, queue.number, engine.settings.node_name)
+    here = engine.settings.node_name
+    planned = planned or (not torn and was_handed_over(engine, queue.number, here))
     if home is None or not planned:
         remote_consume.disown(queue, consumers)
     for consumer in consumers:

@@ -78,10 +78,10 @@ def message_of(line: bytes) -> Message:
         raise ValueError(f"a line that is no message: {error}") from error
 
 
-def marked(message: Message, cause: str) -> Message:
+def marked(message: Message, cause: str, header_name: str = SALVAGED) -> Message:
     """The message as it comes back: whoever gets it can tell that it may have come before."""
     entries = split_entries(message.headers_table) if message.headers_table else {}
-    entries[SALVAGED] = encode_value(cause)
+    entries[header_name] = encode_value(cause)
     header = replace_properties(message.header, {"headers": join_entries(entries)})
     return make_message(message.address, header, message.body)
 

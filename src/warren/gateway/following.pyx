@@ -19,6 +19,8 @@ from warren.model.ports cimport (
     ACCEPTED, REJECTED, JournalPort, PublisherPort, QueuePort, TurnClock,
 )
 
+from functools import partial
+
 from warren.wire.content import make_message
 
 
@@ -221,7 +223,7 @@ cdef class FollowingQueue(Following):
         cdef uint64_t tag_before = turn.publish_tag, parts_before = turn.parts
         cdef Message message
         cdef bint accepted
-        cdef list told = []
+        cdef list told = [], late = []
         self.collect()
         self.over = True
         self.gateway.followers.pop(self.number, None)
@@ -245,13 +247,31 @@ cdef class FollowingQueue(Following):
                 # The queue answers later, in place of the home.
                 Py_XDECREF(entry.publisher)
                 entry.publisher = NULL
+            elif accepted and journal is not None and entry.publisher is not NULL:
+                # One that does not: its node's disk is to have it first.
+                late.append((<PublisherPort>entry.publisher, entry.tag))
+                Py_XDECREF(entry.publisher)
+                entry.publisher = NULL
             answer(&entry, accepted, told)
         turn.publisher = before
         turn.publish_tag = tag_before
         turn.parts = parts_before
         for publisher in told:
             publisher.parts_over()
+        if late:
+            (<object>journal).when_persisted((<object>journal).appended, partial(tell_late, late))
         self.gateway.relieve()
         if self.congested:
             self.congested = False
             self.gateway.effects.relieved(self)
+
+
+def tell_late(list late not None):
+    """What was published here is on the disk."""
+    cdef PublisherPort publisher
+    cdef list told = []
+    for publisher, tag in late:
+        if publisher.part_done(<uint64_t>tag, True):
+            told.append(publisher)
+    for publisher in told:
+        publisher.parts_over()

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from warren.management.forks import fork_metrics
 from warren.management.mirrors import is_sync_critical, show_ring, view_of
 from warren.management.pace import Pace
 
@@ -114,6 +115,7 @@ async def mirror_metrics(context: Context, page: Page, per_object: bool) -> None
         sum(ring.is_critical for ring in rings),
     )
     _counts(context, page)
+    fork_metrics(context.engine, page)
     await _salvage(context, page)
 
 

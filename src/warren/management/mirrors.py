@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from warren.engine.mirror_links import links_of
+from warren.management.forks import explain_forks
 
 if TYPE_CHECKING:
     from warren.cluster.metadata import View
@@ -129,7 +130,7 @@ def show_ring(engine: Engine, queue: AmqpQueue) -> Shown:
             }
             for name in _in_order(view)
         ],
-        "explain": explain(view, queue, told),
+        "explain": [*explain_forks(engine, queue), *explain(view, queue, told)],
     }
 
 

@@ -12,6 +12,7 @@ from warren.management.cluster_control import (
     NodeType,
 )
 from warren.management.errors import bad_request
+from warren.management.forks import forks_of
 
 if TYPE_CHECKING:
     from warren.management.context import ListenerFacts
@@ -63,6 +64,7 @@ async def get_cluster_status(call: Call) -> Answer:
         "nodes": [_show_member(member) for member in status.members],
         "partitions": {node: list(others) for node, others in status.partitions.items()},
         "agreement": _show_agreement(status.agreement),
+        "forks": forks_of(call.context.engine),
     }
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from warren.cluster import control_frames
 from warren.cluster.member_effects import ApplyDefinition, Change, NodesChanged, ViewsChanged, Why
-from warren.config.cluster import effective_partition_handling, link_endpoint
+from warren.config.cluster import goes_on_without_majority, link_endpoint
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
 from warren.engine.mending import Mending
@@ -33,6 +33,7 @@ from warren.node import next_start
 from warren.node.agreement import Agreement, AgreementConfig, ProposalError
 from warren.node.draining import Draining
 from warren.node.errors import StartError, listen_error
+from warren.node.forking import FORKS, Forking
 from warren.node.link_addresses import LinkAddresses
 from warren.node.lost_nodes import forget_lost
 from warren.node.operated_cluster import OperatedCluster, ended
@@ -85,6 +86,8 @@ class NodeCluster(OperatedCluster, PeerOwner):
         self.queue_views = QueueViews(node.engine, lambda: self._agreement().everywhere())
         self.placement = Placing(self.queue_views, self._agreement, self.questions, node)
         self.draining = Draining(node, lambda: self.homes.drained)
+        heals = node.settings.cluster.partition_handling == "autoheal"
+        self.forking = Forking(node.engine, heals, self._is_linked, self._sender(FORKS))
         self.addresses = LinkAddresses(node.settings, node.name, node.data_dir)
         #: What this start is to be, by an operator's word.
         self._plan = plan
@@ -148,7 +151,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
     def _preferred(self) -> tuple[str, ...]:
         """With `pause_if_all_down` the nodes that it lists decide: where they are, work goes on."""
         settings = self._node.settings.cluster
-        is_listed = effective_partition_handling(settings) == "pause_if_all_down"
+        is_listed = settings.partition_handling == "pause_if_all_down"
         return tuple(sorted(settings.pause_nodes)) if is_listed else ()
 
     def start(self, hub: Hub) -> None:
@@ -169,9 +172,9 @@ class NodeCluster(OperatedCluster, PeerOwner):
         self._look()
 
     def _make_stash_room(self) -> StashRoom | None:
-        """With `ignore` a home that cannot be reached is waited for; see `gateway/stream.pyx`."""
+        """Without a majority homes out of reach are waited for; see `gateway/stream.pyx`."""
         settings, data_dir = self._node.settings.cluster, self._node.data_dir
-        if effective_partition_handling(settings) != "ignore" or data_dir is None:
+        if not goes_on_without_majority(settings) or data_dir is None:
             return None
         files = StashFiles(data_dir / "stash", self._node.failure.set)
         return StashRoom(files.open, settings.stash_limit_bytes)
@@ -243,8 +246,10 @@ class NodeCluster(OperatedCluster, PeerOwner):
                 self._heard_ms[name] = heard_ms
                 self.agreement.on_heard(name)
         self._call_members()
-        if not self.agreement.member.ready:
+        is_ready = self.agreement.member.ready
+        if not is_ready:
             self._pause_if_due()
+        self._node.in_turn(lambda: self.forking.look(is_ready, self._node.is_open))
         self.alarms.look()
         self.facts.look()
         self.placement.look()
@@ -272,6 +277,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
     def apply(self, entries: Sequence[ApplyDefinition]) -> None:
         """The agreement has decided on changes."""
         assert self._keeper is not None
+        self.forking.majority_spoke()
         changes = [(entry.index, entry.change) for entry in entries]
         if self._mending is not None:
             changes = self._mending.apply(changes)
@@ -292,6 +298,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
         Whoever is connected must not see half of them.
         """
         assert self._keeper is not None
+        self.forking.majority_spoke()
         if self._mending is not None and self._mending.restore(index, image):
             return None
         self._mending = None
@@ -319,6 +326,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
     def nodes_changed(self, change: NodesChanged) -> None:
         """A node came or went: queues that live and die with it go, the others wait for it."""
         assert self._keeper is not None
+        self.forking.majority_spoke()
         if self._mending is not None:
             if self._mending.nodes_changed(change):
                 return
@@ -341,6 +349,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
 
     def views_changed(self, change: ViewsChanged) -> None:
         """Mirrored queues are held by others than before."""
+        self.forking.majority_spoke()
         self.queue_views.changed(change)
 
     def reached(self, index: int) -> None:
@@ -370,6 +379,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
         if self._opening is not None:
             self._opening.cancel()
         if ready:
+            self.forking.majority_spoke()
             self._engine.burials.release()
             self._opening = asyncio.get_running_loop().create_task(self._open())
         else:
@@ -384,11 +394,11 @@ class NodeCluster(OperatedCluster, PeerOwner):
 
     def _must_pause(self) -> bool:
         """What the partition handling says of a node without a majority."""
-        handling = effective_partition_handling(self._node.settings.cluster)
-        if handling == "pause_if_all_down":
-            listed = self._node.settings.cluster.pause_nodes
+        settings = self._node.settings.cluster
+        if settings.partition_handling == "pause_if_all_down":
+            listed = settings.pause_nodes
             return not any(name == self._node.name or self._is_linked(name) for name in listed)
-        return handling != "ignore"
+        return not goes_on_without_majority(settings)
 
     def _is_linked(self, name: str) -> bool:
         return self.links is not None and self.links.link_to(name) is not None
@@ -477,6 +487,8 @@ class NodeCluster(OperatedCluster, PeerOwner):
         elif kind == TELL_AGAIN:
             self.alarms.tell(peer)
             self.facts.tell(peer)
+        elif kind == FORKS:
+            self.forking.told(peer, payload)
         elif kind == ASK:
             self.questions.on_ask(peer, payload)
         elif kind == ANSWER:
@@ -491,6 +503,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
         self.agreement.tell_retired(peer)
         self.alarms.tell(peer)
         self.facts.tell(peer)
+        self.forking.came(peer)
         if self.facts.of(peer) is None:
             # Nothing is known of it since our link to it was lost. Its own may not have been:
             # then it would not tell us anything again until something changes.
@@ -502,6 +515,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
         self.rings.peer_down(peer)
         self.alarms.gone(peer)
         self.facts.gone(peer)
+        self.forking.gone(peer)
         self.questions.gone(peer)
 
     def on_refused(self, peer: str) -> None:
@@ -536,22 +550,6 @@ class NodeCluster(OperatedCluster, PeerOwner):
         status = self.agreement.status()
         return sorted({*status.voters, *status.learners, *status.nodes, self._node.name})
 
-    def facts_of(self, name: str) -> NodeFacts | None:
-        """What is known of a node; None: it cannot be reached."""
-        return self._own_facts() if name == self._node.name else self.facts.of(name)
-
-    def role_of(self, name: str) -> str:
-        """What a node is in the agreement."""
-        assert self.agreement is not None
-        status = self.agreement.status()
-        if name == self._node.name:
-            return status.role
-        return "leader" if name == status.leader else "follower"
-
-    def is_drained(self, name: str) -> bool:
-        """Whether an operator has taken a node out of service."""
-        return name in self.homes.drained
-
     def _own_facts(self) -> NodeFacts:
         node, settings = self._node, self._engine.settings
         shown = node.operating.context.listeners if node.operating is not None else []
@@ -566,13 +564,6 @@ class NodeCluster(OperatedCluster, PeerOwner):
             self._unreachable(),
             self.addresses.known(self.link_port),
         )
-
-    def _unreachable(self) -> tuple[str, ...]:
-        if self.agreement is None or self.links is None or self.agreement.is_retired:
-            return ()
-        alive = [name for name, node in self.agreement.status().nodes.items() if node.is_alive]
-        others = sorted(name for name in alive if name != self._node.name)
-        return tuple(name for name in others if self.links.link_to(name) is None)
 
     def _who_can_be_asked(self) -> tuple[list[str], list[str]]:
         others = [name for name in self.member_names() if name != self._node.name]

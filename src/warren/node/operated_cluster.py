@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from warren.engine.homes import Homes
     from warren.model.errand import Errand
     from warren.net.peers.network import PeerNetwork
     from warren.node.agreement import Agreement
     from warren.node.node import Node
-    from warren.node.peer_facts import PeerFacts
+    from warren.node.peer_facts import NodeFacts, PeerFacts
 
 #: How long whoever has a node forgotten waits at most until all others know of it.
 KNOWN_S = 5.0
@@ -23,6 +24,7 @@ class OperatedCluster:
     agreement: Agreement | None
     links: PeerNetwork | None
     facts: PeerFacts
+    homes: Homes
     _node: Node
     _opening: asyncio.Task[None] | None
 
@@ -31,6 +33,32 @@ class OperatedCluster:
         raise NotImplementedError
 
     def _agreement(self) -> Agreement:
+        raise NotImplementedError
+
+    def facts_of(self, name: str) -> NodeFacts | None:
+        """What is known of a node; None: it cannot be reached."""
+        return self._own_facts() if name == self._node.name else self.facts.of(name)
+
+    def role_of(self, name: str) -> str:
+        """What a node is in the agreement."""
+        assert self.agreement is not None
+        status = self.agreement.status()
+        if name == self._node.name:
+            return status.role
+        return "leader" if name == status.leader else "follower"
+
+    def is_drained(self, name: str) -> bool:
+        """Whether an operator has taken a node out of service."""
+        return name in self.homes.drained
+
+    def _unreachable(self) -> tuple[str, ...]:
+        if self.agreement is None or self.links is None or self.agreement.is_retired:
+            return ()
+        alive = [name for name, node in self.agreement.status().nodes.items() if node.is_alive]
+        others = sorted(name for name in alive if name != self._node.name)
+        return tuple(name for name in others if self.links.link_to(name) is None)
+
+    def _own_facts(self) -> NodeFacts:
         raise NotImplementedError
 
     async def retire(self) -> None:

@@ -22,6 +22,7 @@ from warren.node.errors import StartError
 from warren.store.bad_sectors import read_around
 from warren.store.checkpoint import UnknownCheckpointError
 from warren.store.files import RealFiles
+from warren.store.fork_files import ForkDirectory
 from warren.store.records import Kind, segment_name
 from warren.store.recovery import UNREADABLE_BYTES, Recovery, blame
 from warren.store.salvage import SalvageDirectory
@@ -82,6 +83,7 @@ class NodeStore:
             if engine.mirrors is not None:
                 engine.mirrors.attach_journal(self.journal)
                 engine.mirrors.salvage = self.salvage
+                engine.mirrors.forks.files = ForkDirectory(str(path / "forks"))
             recovery.run(self._load, self.keeper.apply)
             writer = LogWriter(
                 log_path,
@@ -180,12 +182,20 @@ class NodeStore:
         self._in_turn = in_turn
         self._failure = failure
         self._disk = disk
+        if self.engine.mirrors is not None:
+            self.engine.mirrors.forks.room_bytes = self._room_bytes
         loop.add_reader(self.writer.event_fd, self._on_persisted)
         in_turn(self._catch_up)
         if self._wants_checkpoint:
             # The next start need not read the same again, nor stumble over the same damage.
             self.upkeep.begin()
         self._timer = loop.call_later(TICK_S, self._tick)
+
+    def _room_bytes(self) -> int | None:
+        """What the disk has left above its limit; None: nobody knows."""
+        if self._disk is None or self._disk.free_bytes is None:
+            return None
+        return self._disk.free_bytes - self._disk.limit_bytes
 
     def _catch_up(self) -> None:
         """What happened while the node was down: times to live ran out, limits were set."""

@@ -182,7 +182,13 @@ cdef class Queue(Graves):
                           uint64_t sequence) except -1:
         cdef int outcome
         if self.mirror is None:
-            return self.publish(message, now_ms)
+            # A fork: the other side may have it, too, so it must not go out as if it were new.
+            self.in_batch = True
+            outcome = self.publish(message, now_ms)
+            self.in_batch = False
+            if self.ring.size() and not self.postponed:
+                self.postponed = self.effects.postpone(self)
+            return outcome
         had = self.mirror.has_taken(gateway, sequence, message)
         if had is None:
             return REJECTED

@@ -51,6 +51,17 @@ class Mastering(Mirroring):
         """The queue was served here before it had a ring: its deliveries go on."""
         self._holds_office = True
 
+    def leave_office(self) -> None:
+        """The queue is not served here for a while, though this is the master of its epoch."""
+        self._holds_office = False
+
+    def serve_again(self) -> None:
+        """As after a promotion: `BecameMaster` comes when a `view` operation is committed."""
+        if self.is_master and not self._holds_office:
+            self._holds_office = True
+            self._append_start(promoted=True)
+            self._advance()
+
     # -- looking
 
     @property

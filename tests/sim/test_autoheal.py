@@ -1,0 +1,88 @@
+"""Partitions that heal by merging, by dice; and what is found when a rule of theirs is left out."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from sim.run_autoheal import MemoryForkFiles, run_autoheal
+from sim.world import Violation
+from warren.engine import fork_merging
+
+CHUNK = 4
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("first", range(0, 12, CHUNK))
+def test_random_schedules(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_autoheal(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(12, 64, CHUNK))
+def test_more_random_schedules(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_autoheal(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_schedules_are_not_empty() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(30):
+        counts += run_autoheal(seed).counts
+    for what, at_least in {
+        "queue.fork_opened": 40,
+        "queue.fork_merged": 40,
+        "brought back": 300,
+        "acks applied": 40,
+    }.items():
+        assert counts[what] >= at_least, f"{what}: {counts[what]} times"
+
+
+# -- rules that are left out
+
+
+def keeps_no_file(_self: MemoryForkFiles, _note: Any, _rows: bytes) -> None:
+    """Clients are told that a fork has it, and a restart knows of no fork."""
+
+
+def applies_no_acks(*_them: Any) -> int:
+    """What clients of a fork have acknowledged stays in the queue."""
+    return fork_merging.BUSY - 1
+
+
+_lives = itertools.count(1)
+
+
+def publishes_anew(_node: str, _life: int) -> int:
+    """Each try has another name: what the queue has already is taken again."""
+    return next(_lives) * 2 + 1
+
+
+MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "keeps_no_file": (MemoryForkFiles, "keep", keeps_no_file),
+    "applies_no_acks": (fork_merging, "let_leave", applies_no_acks),
+    "publishes_anew": (fork_merging, "gateway_id", publishes_anew),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_what_is_left_out_is_found(mutant: str) -> None:
+    owner, method, instead = MUTANTS[mutant]
+    with mock.patch.object(owner, method, instead):
+        for seed in range(40):
+            try:
+                run_autoheal(seed)
+            except Violation:
+                return
+    pytest.fail(f"{mutant} was not noticed")
