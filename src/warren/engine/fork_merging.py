@@ -316,10 +316,10 @@ def take_in(
     skipped: list[int] = []
     is_full = has_new = False
     for sequence, data in rows:
-        if log.has_taken(gateway, sequence) is not False:
-            continue
         message = decode_message(data)
         message = make_message(message.address, message.header, message.body)
+        if log.has_taken(gateway, sequence, message) is not False:
+            continue
         taken = bring_in(queue, message, now_ms, gateway, sequence)
         if engine.journal is not None:
             engine.journal.finish_publish(message)
