@@ -98,7 +98,6 @@ class ForkNode(BrokerNode):
     def _heard(self, event: str, details: dict[str, Any]) -> None:
         if event.startswith("queue.fork"):
             self.world.note(f"{self.name} {event} {details}")
-            self.cluster.watch.counts[event] += 1
             if event == "queue.fork_merged":
                 self.cluster.watch.counts["brought back"] += details["messages"]
                 self.cluster.watch.counts["acks applied"] += details["acknowledged"]

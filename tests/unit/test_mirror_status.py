@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from warren.cluster.metadata import View
+from warren.management.forks import explain_forks
 from warren.management.mirrors import (
     Position,
     explain,
@@ -23,6 +24,7 @@ from warren.model.policy import EffectiveArguments
 class Mirrors:
     def __init__(self, told: dict[str, Any] | None) -> None:
         self.told = told
+        self.forks: Any = SimpleNamespace(describe=list, told_ms={})
 
     def describe(self, _queue: Any) -> dict[str, Any] | None:
         return self.told
@@ -276,3 +278,21 @@ def test_hours_of_copies_are_told() -> None:
     assert show_ring(engine(view("a", "ab"), TOLD), hours)["explain"][-1] == (
         "it is copied from 22:00 to 06:00 only (ha-replication-window)"
     )
+
+
+def test_a_fork_is_told_of() -> None:
+    told = Mirrors(None)
+    row = {"vhost": "/", "queue": "q", "fork": "a/1", "state": "open", "messages": 1200}
+    told.forks.describe = lambda: [row, {**row, "queue": "another"}]
+    told.forks.told_ms = {7: 900}
+    engine_: Any = SimpleNamespace(
+        mirrors=told,
+        settings=SimpleNamespace(node_name="a"),
+        clock=SimpleNamespace(now_ms=lambda: 1000),
+    )
+    queue_: Any = SimpleNamespace(name="q", number=7, vhost=SimpleNamespace(name="/"))
+    said = explain_forks(engine_, queue_)
+    assert said[0].startswith("a serves a fork of it, a/1, with 1,200 messages")
+    assert said[1:] == ["a fork that another node has had is being merged into it"]
+    row |= {"state": "merging", "acknowledgements": 3, "waits_for": "full"}
+    assert "3 acknowledgements are left: waits, full" in explain_forks(engine_, queue_)[0]

@@ -305,8 +305,14 @@ class Mirror:
 
     def _became_master(self, effect: effects.BecameMaster) -> None:
         was_master = self.log.acts
-        # What has stood for the queue while the ring could not go on makes room.
-        self._mirrors.forks.close(self.queue.number)
+        assert self.replica is not None
+        if self._mirrors.forks.is_forking(self.queue.number):
+            # What has stood for the queue while the ring could not go on makes room.
+            has_stood_aside = not self.replica.holds_office
+            self._mirrors.forks.close(self.queue.number)
+            if has_stood_aside:
+                # It begins as after a promotion, when all know that what was out comes again.
+                return
         queue, now_ms = self.queue, self._engine.clock.now_ms()
         self.log.begin_acting()
         flagged = 0
@@ -315,7 +321,6 @@ class Mirror:
             flagged = queue.count_flagged()
             # Before anything that waited for the new master comes: its times and limits count.
             queue.govern(queue.effective, now_ms)
-        assert self.replica is not None
         if self.log.paused and not self.replica.is_handing_over:
             # Otherwise it has begun to serve in the middle of a handover, which goes on: what it
             # delivered now, the next master would not know of.

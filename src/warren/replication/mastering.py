@@ -51,6 +51,11 @@ class Mastering(Mirroring):
         """The queue was served here before it had a ring: its deliveries go on."""
         self._holds_office = True
 
+    @property
+    def holds_office(self) -> bool:
+        """Whether this is the master, and nobody has let another serve the queue meanwhile."""
+        return self._holds_office
+
     def leave_office(self) -> None:
         """The queue is not served here for a while, though this is the master of its epoch."""
         self._holds_office = False
