@@ -8,6 +8,7 @@ The driver has 2 GB.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import subprocess
@@ -165,6 +166,10 @@ def main() -> None:
     try:
         assert broker.stdout is not None
         url, amqp_url = broker.stdout.readline().split()
+        # Spark's Python processes are to find the source in memory, too.
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
         spark = make_session("local[2,4]", "2g")
         spark.dataSource.register(MemorySource)
         bench = Bench(spark, base, url, amqp_url, Memory(broker.pid))
