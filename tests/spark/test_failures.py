@@ -172,7 +172,8 @@ def with_zones(table: pa.Table) -> pa.Table:
         if pa.types.is_timestamp(column.type):
             told = table.column(at).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
             table = table.set_column(at, column.name, told)
-    return table
+    # Spark has noted its own columns there, and would believe that.
+    return table.replace_schema_metadata(None)
 
 
 def test_columns_that_came_later_and_columns_that_changed(
@@ -195,8 +196,8 @@ def test_columns_that_came_later_and_columns_that_changed(
     pq.write_table(changed, other / "part-1.parquet")
     assert main([*words, str(archive.parent / "again")], spark=spark) == 1
     said = capsys.readouterr().err
-    assert "cannot be read: a file has a column of another type" in said
-    assert "part-1.parquet" in said
+    assert "a file has a column of another type than the others" in said
+    assert said.count("\n") == 1
     assert not (archive.parent / "again" / "name").exists()
 
 

@@ -57,7 +57,11 @@ def test_a_bad_verdict_is_an_exit_code(
         assert main([name, "--journal", place, *more], spark=spark) == 1
         assert said in capsys.readouterr().out
     assert main(["latency", "--journal", place, "--fail-over-ms", "9000"], spark=spark) == 0
-    assert main(["lag", "--journal", place, "--fail-over-ms", "9000"], spark=spark) == 0
+    words = ["lag", "--journal", place, "--fail-over-ms", "9000", "--out", str(tmp_path / "out")]
+    assert main(words, spark=spark) == 0
+    page = (tmp_path / "out" / "lag.html").read_text()
+    assert "orders: behind by ms" in page
+    assert "orders: behind by operations" in page
 
 
 def test_places_may_be_uris_of_local_files() -> None:

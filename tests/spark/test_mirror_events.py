@@ -57,7 +57,12 @@ def test_copies_positions_and_masters_are_noted(
             mirror(cluster, r"^ha\.", {"ha-mode": "all", "ha-sync-mode": "automatic"})
             await_ring(cluster, QUEUE, master=1, synchronised=[1, 2])
             publish(sender, QUEUE, [b"y" * 100] * 200)
-            await_events(journals, tmp_path, {"copy", "sync", "position"})
+            for _ in range(100):
+                noted = await_events(journals, tmp_path, {"copy", "sync", "position"})
+                places = [one for one in noted if one["event"] == "position" and one["in_sync"]]
+                if any(one["seq"] == one["bytes"] for one in places):
+                    break
+                time.sleep(0.2)
             wanted = {"action": "transfer_leader", "node": second}
             api(cluster, 1, "POST", f"/queues/%2F/{QUEUE}/actions", wanted)
             await_ring(cluster, QUEUE, master=2)
