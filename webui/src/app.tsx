@@ -130,8 +130,16 @@ function Top({ onMenu, isOpen }: { onMenu: () => void; isOpen: boolean }): JSX.E
       </a>
       <span class="spring" />
       <VhostChoice all label="Virtual host that lists are of" value={vhost.value} onChange={(name) => (vhost.value = name)} />
-      <button type="button" class="quiet" aria-pressed={paused.value} title="Updates every few seconds" onClick={() => (paused.value = !paused.value)}>
-        {paused.value ? "▶ paused" : "❚❚ live"}
+      <button
+        type="button"
+        class="quiet"
+        aria-pressed={paused.value}
+        aria-label={paused.value ? "Updates are paused: go on" : "Updates every few seconds: pause"}
+        title={paused.value ? "Updates are paused: go on" : "Updates every few seconds: pause"}
+        onClick={() => (paused.value = !paused.value)}
+      >
+        {paused.value ? "▶" : "❚❚"}
+        <span class="spare"> {paused.value ? "paused" : "live"}</span>
       </button>
       <button type="button" class="quiet" aria-label={`Colours: ${theme.value}. Change to ${next}.`} title={`Colours: ${theme.value}`} onClick={() => (theme.value = next)}>
         {sign}

@@ -34,7 +34,12 @@ function askUnbind(binding: Binding, done: () => void): void {
   });
 }
 
-export function bindingColumns(done: () => void): Column<Binding>[] {
+/** `known`: the column that would say the same in every row. */
+export function bindingColumns(done: () => void, known: "From" | "To"): Column<Binding>[] {
+  return bindingParts(done).filter((column) => column.title !== known);
+}
+
+function bindingParts(done: () => void): Column<Binding>[] {
   return [
     {
       title: "From",
@@ -69,7 +74,7 @@ export function QueueBindings({ queue }: { queue: Queue }): JSX.Element {
   return (
     <>
       <Panel>
-        <Loaded live={live}>{(rows) => <Plain label="Bindings" rows={rows} keyOf={(row) => `${row.source} ${row.properties_key}`} columns={bindingColumns(live.refresh)} />}</Loaded>
+        <Loaded live={live}>{(rows) => <Plain label="Bindings" rows={rows} keyOf={(row) => `${row.source} ${row.properties_key}`} columns={bindingColumns(live.refresh, "To")} />}</Loaded>
       </Panel>
       <Drawer title="Bind it to an exchange">
         <AddBinding

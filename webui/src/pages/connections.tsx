@@ -152,7 +152,7 @@ export function ConnectionPage({ name }: { name: string }): JSX.Element {
                 show={(value) => `${bytes(Math.round(value))}/s`}
               />
             </Panel>
-            <Panel title="About it" actions={<Badge tone={stateTone(row.state)}>{row.state}</Badge>}>
+            <Panel title="Details" actions={<Badge tone={stateTone(row.state)}>{row.state}</Badge>}>
               <Facts
                 rows={[
                   ["User", row.user],

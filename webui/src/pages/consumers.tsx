@@ -14,7 +14,13 @@ export const CONSUMER_COLUMNS: Column<Consumer>[] = [
   },
   {
     title: "Channel",
-    show: (row) => row.channel_details?.name && <a href={href(["channels", row.channel_details.name])}>{row.channel_details.name}</a>,
+    show: ({ channel_details: channel }) =>
+      channel?.name && (
+        <>
+          <a href={href(["channels", channel.name])}>{channel.user_provided_name ?? channel.name}</a>
+          {channel.user_provided_name && <div class="dim small">{channel.name}</div>}
+        </>
+      ),
   },
   { title: "User", wide: true, show: (row) => row.channel_details?.user || "–" },
   { title: "Acknowledges", wide: true, show: (row) => (row.ack_required ? "yes" : "no") },

@@ -5,6 +5,7 @@ import { act, quote } from "../api";
 import { type Cause, type CauseAnswer, counted, type Counted, matchOf, NOTHING, reasonText } from "../deadletters";
 import { bytes, clock, count, plural, shortNode } from "../format";
 import { useLive } from "../live";
+import { CopyButton } from "../parts/copy";
 import { Badge, Bar, Empty, Failure, Name, PageHead, Panel, Time } from "../parts/small";
 import type { PageOf } from "../parts/table";
 import { askRedrive } from "../redrive";
@@ -134,7 +135,7 @@ function OneQueue({ row }: { row: DeadLetterQueue }): JSX.Element {
       )}
       {found && found.causes.length === 0 && found.isOver && <p class="dim">It is empty: nothing has died lately.</p>}
       {found && found.causes.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label={`Causes of the dead letters in ${row.name}`}>
+        <div class="scroll tabled" tabIndex={0} role="region" aria-label={`Causes of the dead letters in ${row.name}`}>
           <table class="causes">
             <thead>
               <tr>
@@ -152,8 +153,8 @@ function OneQueue({ row }: { row: DeadLetterQueue }): JSX.Element {
                 <th scope="col" class="num wide">
                   Size
                 </th>
-                <th scope="col">
-                  <span class="hidden">What to do</span>
+                <th class="row-end">
+                  <CopyButton label={`Causes in ${row.name}`} rows={found.causes} isSmall />
                 </th>
               </tr>
             </thead>

@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, ApiFailure, curlOf, quote } from "../api";
+import { copyText } from "../copy";
 import { reasonText } from "../deadletters";
 import { bytes, clock, count, plural, shellWord } from "../format";
 import { ask, attempt, say } from "../parts/dialog";
@@ -35,6 +36,9 @@ export function MessageView({ message, number }: { message: Message; number: num
           {message.payload_encoding !== "string" && ", shown as base64"}
           {message.redelivered && ", redelivered"}
         </span>
+        <button type="button" class="quiet" aria-label={`Copy the body of message ${number}`} onClick={() => void attempt(() => copyText(message.payload), "The body is copied")}>
+          copy
+        </button>
       </header>
       <pre tabIndex={0}>{text.slice(0, SHOWN_CHARACTERS) || "(empty)"}{text.length > SHOWN_CHARACTERS && "\n…"}</pre>
       <Redriven mark={(headers as Record<string, unknown> | undefined)?.["x-redriven"]} />
@@ -80,7 +84,7 @@ function Redriven({ mark }: { mark: unknown }): JSX.Element | null {
 function Deaths({ deaths }: { deaths: unknown }): JSX.Element | null {
   if (!Array.isArray(deaths) || deaths.length === 0) return null;
   return (
-    <ol class="deaths" aria-label="x-death">
+    <ol class="deaths" aria-label="x-death: where it died" title="x-death">
       {(deaths as Death[]).map((death) => (
         <li>
           <strong>{reasonText(death.reason ?? "died")}</strong> in <code>{death.queue}</code>
@@ -90,8 +94,7 @@ function Deaths({ deaths }: { deaths: unknown }): JSX.Element | null {
               {" "}
               <Time at={death.time * 1000} />
             </>
-          )}{" "}
-          <span class="dim">x-death</span>
+          )}
         </li>
       ))}
     </ol>

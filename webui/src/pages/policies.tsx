@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { act, may, quote } from "../api";
 import { count, plural, shellWord } from "../format";
 import { ask, attempt } from "../parts/dialog";
-import { Choice, Drawer, Field, type Pair, Pairs, pairsOf, tableOf, Text, VhostChoice } from "../parts/forms";
+import { Choice, Drawer, DrawerButton, Field, type Pair, Pairs, pairsOf, tableOf, Text, VhostChoice } from "../parts/forms";
 import { Command, Empty, Json, PageHead, Panel } from "../parts/small";
 import { List } from "../parts/table";
 import { href, place } from "../router";
@@ -80,7 +80,9 @@ export function PoliciesPage({ operator }: { operator: boolean }): JSX.Element {
       <PageHead
         title={operator ? "Operator policies" : "Policies"}
         sub={operator ? "Limits that hold whatever users' policies and arguments say." : "What holds for all queues and exchanges whose name matches. Of several, the highest priority wins."}
-      />
+      >
+        {mayChange && <DrawerButton title="Add / update a policy" />}
+      </PageHead>
       <Panel>
         <List<Policy>
           key={turn}

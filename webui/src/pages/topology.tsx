@@ -45,6 +45,15 @@ export function TopologyPage(): JSX.Element {
           return (
             <Panel>
               {isCut && <p class="notice warn">Only {count(own.length)} bindings are drawn. A filter shows the rest.</p>}
+              <p class="dim small key">
+                <span class="key-item">
+                  <span class="key-exchange" /> exchange
+                </span>
+                <span class="key-item">
+                  <span class="key-queue" /> queue
+                </span>
+                <span class="key-item">on an arrow: its routing keys</span>
+              </p>
               <Drawing picture={layOut(shown)} where={where} hover={hover} onHover={setHover} />
             </Panel>
           );

@@ -111,7 +111,7 @@ export function Chart(props: { title: string; lines: Line[]; show: (value: numbe
         )}
       </svg>
       <div class="legend">
-        {moment !== undefined && <span class="legend-time">{clock(moment)}</span>}
+        <span class="legend-time">{moment !== undefined ? clock(moment) : "now"}</span>
         {props.lines.map((line, i) => {
           const at = moment === undefined ? undefined : line.points.find((point) => point.at === moment)?.value;
           return (
