@@ -134,11 +134,11 @@ function Top({ onMenu, isOpen }: { onMenu: () => void; isOpen: boolean }): JSX.E
         type="button"
         class="quiet"
         aria-pressed={paused.value}
-        aria-label={paused.value ? "Updates are paused: go on" : "Updates every few seconds: pause"}
+        aria-label={paused.value ? "paused: go on with updates" : "live: pause updates"}
         title={paused.value ? "Updates are paused: go on" : "Updates every few seconds: pause"}
         onClick={() => (paused.value = !paused.value)}
       >
-        {paused.value ? "▶" : "❚❚"}
+        <span aria-hidden="true">{paused.value ? "▶" : "❚❚"}</span>
         <span class="spare"> {paused.value ? "paused" : "live"}</span>
       </button>
       <button type="button" class="quiet" aria-label={`Colours: ${theme.value}. Change to ${next}.`} title={`Colours: ${theme.value}`} onClick={() => (theme.value = next)}>

@@ -5,7 +5,7 @@ import { act, curlOf, quote } from "../api";
 import { useLive } from "../live";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text } from "../parts/forms";
-import { Json, Loaded, Panel, Same } from "../parts/small";
+import { Json, Loaded, Name, Panel, Same } from "../parts/small";
 import { type Column, Plain } from "../parts/table";
 import { href } from "../router";
 import type { Binding, Exchange, Queue } from "../types";
@@ -43,18 +43,18 @@ function bindingParts(done: () => void): Column<Binding>[] {
   return [
     {
       title: "From",
-      show: (row) => (row.source ? <a href={href(["exchanges", row.vhost, row.source])}>{row.source}</a> : <span class="dim">(default exchange)</span>),
+      show: (row) => (row.source ? <a href={href(["exchanges", row.vhost, row.source])}><Name text={row.source} /></a> : <span class="dim">(default exchange)</span>),
     },
     {
       title: "To",
       show: (row) => (
         <>
-          <a href={href([row.destination_type === "queue" ? "queues" : "exchanges", row.vhost, row.destination])}>{row.destination}</a>{" "}
+          <a href={href([row.destination_type === "queue" ? "queues" : "exchanges", row.vhost, row.destination])}><Name text={row.destination} /></a>{" "}
           {row.destination_type === "exchange" && <span class="dim">exchange</span>}
         </>
       ),
     },
-    { title: "Routing key", show: (row) => row.routing_key && <code>{row.routing_key}</code> },
+    { title: "Routing key", show: (row) => row.routing_key && <code><Name text={row.routing_key} /></code> },
     { title: "Arguments", wide: true, show: (row) => Object.keys(row.arguments).length > 0 && <Json value={row.arguments} /> },
     {
       title: "",

@@ -44,7 +44,7 @@ export const CHANNEL_COLUMNS: Column<Channel>[] = [
     show: ({ name, number, connection_details: client }) => (
       <>
         <a href={href(["channels", name])}>{client.user_provided_name ? `${client.user_provided_name} (${number})` : name}</a>
-        {client.user_provided_name && <div class="dim small">{name}</div>}
+        {client.user_provided_name && <div class="dim small wide">{name}</div>}
       </>
     ),
   },

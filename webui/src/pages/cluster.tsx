@@ -296,7 +296,7 @@ function Matrix({ nodes, down }: { nodes: string[]; down: string[] }): JSX.Eleme
               </a>
             ),
           },
-          { title: "State", show: (row) => <Badge tone={stateTone(row.state)}>{row.state ?? "?"}</Badge> },
+          { title: "State", wide: true, show: (row) => <Badge tone={stateTone(row.state)}>{row.state ?? "?"}</Badge> },
           ...nodes.map((node) => ({
             title: down.includes(node) ? `${shortNode(node)} (down)` : shortNode(node),
             centred: true,
@@ -308,7 +308,8 @@ function Matrix({ nodes, down }: { nodes: string[]; down: string[] }): JSX.Eleme
         ]}
         foot={(rows) => (
           <tr>
-            <td colSpan={2}>On this page</td>
+            <td>On this page</td>
+            <td class="wide" />
             {nodes.map((node) => {
               const kinds = rows.map((row) => kindOf(row, node));
               return (

@@ -18,7 +18,7 @@ export const CONSUMER_COLUMNS: Column<Consumer>[] = [
       channel?.name && (
         <>
           <a href={href(["channels", channel.name])}>{channel.user_provided_name ?? channel.name}</a>
-          {channel.user_provided_name && <div class="dim small">{channel.name}</div>}
+          {channel.user_provided_name && <div class="dim small wide">{channel.name}</div>}
         </>
       ),
   },

@@ -7,7 +7,7 @@ import { useLive } from "../live";
 import { Chart } from "../parts/chart";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, DrawerButton, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Arguments, Badge, Empty, Facts, Loaded, PageHead, Panel, Rate, Same } from "../parts/small";
+import { Arguments, Badge, Empty, Facts, Loaded, Name, PageHead, Panel, Rate, Same } from "../parts/small";
 import { List, Plain } from "../parts/table";
 import { go, href, place } from "../router";
 import { rateLines, spanQuery } from "../samples";
@@ -85,7 +85,7 @@ export function ExchangesPage(): JSX.Element {
               sort: "name",
               show: (row) => (
                 <>
-                  <a href={href(["exchanges", row.vhost, pathName(row.name)])}>{row.name || "(default exchange)"}</a>
+                  <a href={href(["exchanges", row.vhost, pathName(row.name)])}><Name text={row.name || "(default exchange)"} /></a>
                   {!vhost.value && row.vhost !== "/" && <div class="dim small">in {row.vhost}</div>}
                 </>
               ),
@@ -168,7 +168,7 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
     to.refresh();
   };
   return (
-    <Loaded live={live}>
+    <Loaded live={live} head={<PageHead title={props.name} trail={[["Exchanges", "#/exchanges"]]} />}>
       {(exchange) => (
         <>
           <PageHead

@@ -127,7 +127,7 @@ export function ShovelsPage(): JSX.Element {
               ),
             },
             { title: "State", sort: "state", show: (row) => <State row={row} /> },
-            { title: "Source", show: (row) => <End row={row} side="src" /> },
+            { title: "Source", wide: true, show: (row) => <End row={row} side="src" /> },
             { title: "Destination", wide: true, show: (row) => <End row={row} side="dest" /> },
             { title: "Moved", sort: "forwarded", numeric: true, show: (row) => count(row.forwarded) },
             { title: "Rate", sort: "rate", numeric: true, wide: true, show: (row) => rate(row.rate) },

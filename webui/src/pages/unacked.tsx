@@ -29,7 +29,7 @@ export function Unacked({ queue }: { queue: Queue }): JSX.Element {
         keyOf={(row) => `${row.channel_details.name} ${row.delivery_tag}`}
         empty={<Empty title="Nobody holds a message of this queue." command={`warrenctl unacked -p ${shellWord(queue.vhost)} ${shellWord(queue.name)}`} />}
         columns={[
-          { title: "Held for", show: (row) => duration(row.age_ms) },
+          { title: "Held for", show: (row) => <span class="whole">{duration(row.age_ms)}</span> },
           { title: "Since", wide: true, show: (row) => clock(row.delivered_at) },
           {
             title: "By",
@@ -37,7 +37,7 @@ export function Unacked({ queue }: { queue: Queue }): JSX.Element {
               row.channel_details.connection_name ? (
                 <>
                   <a href={href(["connections", row.channel_details.connection_name])}>{row.channel_details.user_provided_name ?? row.channel_details.connection_name}</a>
-                  {row.channel_details.user_provided_name && <div class="dim small">{row.channel_details.connection_name}</div>}
+                  {row.channel_details.user_provided_name && <div class="dim small wide">{row.channel_details.connection_name}</div>}
                 </>
               ) : (
                 row.channel_details.name

@@ -124,7 +124,7 @@ export function VhostPage({ name }: { name: string }): JSX.Element {
     });
   }
   return (
-    <Loaded live={live}>
+    <Loaded live={live} head={<PageHead title={name} trail={[["Virtual hosts", "#/vhosts"]]} />}>
       {(row) => (
         <>
           <PageHead title={row.name} trail={[["Virtual hosts", "#/vhosts"]]} sub={row.description}>

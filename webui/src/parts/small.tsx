@@ -84,11 +84,12 @@ export function Failure({ error }: { error: ApiFailure }): JSX.Element {
   );
 }
 
-/** What a page shows of live data: the data, what went wrong, or that it is on its way. */
-export function Loaded<T>(props: { live: Live<T>; children: (data: T) => ComponentChildren }): JSX.Element {
+/** What a page shows of live data: the data, what went wrong, or that it is on its way; `head` until there is data. */
+export function Loaded<T>(props: { live: Live<T>; children: (data: T) => ComponentChildren; head?: ComponentChildren }): JSX.Element {
   const { data, error } = props.live;
   return (
     <>
+      {data === null && props.head}
       {error && <Failure error={error} />}
       {data !== null ? props.children(data) : !error && <p class="loading">Loading …</p>}
     </>
@@ -194,9 +195,12 @@ export function Time({ at }: { at: number }): JSX.Element {
   );
 }
 
+/** Longer ones are shown in three lines of a table, and whole under the mouse. */
+const LONG_NAME = 80;
+
 /** A name that is broken where it has its parts, if it has to be. */
 export function Name({ text }: { text: string }): JSX.Element {
-  return <bdi>{text.split(/(?<=[./:_-])/).map((part, i) => (i === 0 ? part : [<wbr />, part]))}</bdi>;
+  return <bdi class={text.length > LONG_NAME ? "clamp" : undefined} title={text.length > LONG_NAME ? text : undefined}>{text.split(/(?<=[./:_-])/).map((part, i) => (i === 0 ? part : [<wbr />, part]))}</bdi>;
 }
 
 /** A table of arguments, or that there are none. */

@@ -222,7 +222,7 @@ function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[
         </div>
       )}
       <div class={`scroll ${props.live.isStale ? "stale" : ""}`} tabIndex={0} role="region" aria-label={`Table of ${props.noun}`}>
-        <table>
+        <table class={props.columns.some((column) => column.title === "") ? "cards" : undefined}>
           <thead>
             <tr>
               {bulk && (
@@ -269,7 +269,7 @@ function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[
                     </td>
                   )}
                   {props.columns.map((column) => (
-                    <td key={column.title} class={classOf(column as Column<never>, props.choices)}>
+                    <td key={column.title} data-label={column.title} class={classOf(column as Column<never>, props.choices)}>
                       {column.show(row)}
                     </td>
                   ))}
@@ -335,7 +335,7 @@ export function Plain<Row>(props: {
   const copy = <CopyButton label={props.label} rows={props.rows} isSmall />;
   return (
     <div class="scroll tabled" tabIndex={0} role="region" aria-label={props.label}>
-      <table>
+      <table class="cards">
         <thead>
           <tr>
             {props.columns.map((column) => (
@@ -350,7 +350,7 @@ export function Plain<Row>(props: {
           {props.rows.map((row) => (
             <tr key={props.keyOf(row)}>
               {props.columns.map((column) => (
-                <td key={column.title} class={classOf(column as Column<never>)}>
+                <td key={column.title} data-label={column.title} class={classOf(column as Column<never>)}>
                   {column.show(row)}
                 </td>
               ))}
