@@ -18,7 +18,7 @@ SHORT = {
     "dead-letters": ("Causes in dead.letters", "rejected by a consumer"),
     "limits": ("Limits of Users", "max-connections"),
     "users/olga": ("Permissions", "^shop\\."),
-    "salvage": ("What was put aside", "12 messages of orders.new"),
+    "salvage": ("Salvaged pieces", "12 messages of orders.new"),
 }
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, get_args
 
-from warren.management.across import others, proxied
+from warren.management.across import proxied
 from warren.management.call import Answer, Call, Reply, Route, field_of
 from warren.management.cluster_control import (
     AgreementStatus,
@@ -161,8 +161,9 @@ async def kill_node(call: Call) -> Answer:
             "with warrenctl stop"
         )
     if node != call.context.node_name:
-        if call.is_from_peer or node not in others(call):
-            raise bad_request(f"{node} does not run, or is no node of this cluster")
+        members = {member.name for member in _control(call).status().members}
+        if call.is_from_peer or node not in members:
+            raise bad_request(f"{node} is no node of this cluster")
         return await proxied(call, node)
     call.context.engine.log.warning(
         "this node is killed now, as %s wants it for a try-out", call.caller.name
