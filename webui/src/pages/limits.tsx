@@ -53,6 +53,7 @@ function Table(props: { title: string; path: string; what: string; limits: strin
         await act("DELETE", `${props.path}/${quote(row.of, row.limit)}`);
         live.refresh();
       },
+      done: `${row.of} has no ${row.limit} any more`,
     });
   }
   return (

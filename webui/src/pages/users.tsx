@@ -210,6 +210,7 @@ export function PermissionsPanel(props: { rows: Permission[]; onChange: () => vo
         await act("DELETE", `permissions/${quote(row.vhost, row.user)}`);
         props.onChange();
       },
+      done: `${row.user} may not enter ${row.vhost} any more`,
     });
   }
   return (
@@ -300,6 +301,7 @@ function TopicPanel(props: { rows: TopicPermission[]; onChange: () => void; user
         await act("DELETE", `topic-permissions/${quote(row.vhost, row.user, row.exchange)}`);
         props.onChange();
       },
+      done: "The topic permissions are gone",
     });
   }
   return (
