@@ -64,7 +64,7 @@ def test_messages_are_published_looked_at_taken_and_moved(browser: Browser, api:
     browser.until(lambda: len(peek(api, "deeds.one")) == 2, "both are there")
     browser.click("summary:has-text('Publish a message to this queue')")
     browser.click("button:has-text('Look')")
-    browser.wait('.message-view >> text="first"')
+    browser.wait(".message-view pre:has-text('first')")
     assert [row["redelivered"] for row in peek(api, "deeds.one")] == [False, False]
     opened(browser, "Take messages out")
     browser.do("choose", selector=field("And then", "select"), value="ack_requeue_false")
@@ -85,7 +85,8 @@ def test_messages_are_published_looked_at_taken_and_moved(browser: Browser, api:
     browser.click("button:has-text('Delete')")
     browser.fill("dialog input", "deeds.one")
     browser.click("dialog button.danger")
-    browser.until(lambda: is_gone(api, "queues/%2F/deeds.one"), "the queue is gone")
+    browser.wait("h1:has-text('Queues')")
+    assert is_gone(api, "queues/%2F/deeds.one")
     api.call("DELETE", "queues/%2F/deeds.two")
     assert browser.troubles() == []
 
@@ -114,7 +115,8 @@ def test_exchanges_and_bindings_come_and_go(browser: Browser, api: Api) -> None:
     browser.wait("dialog >> text=gets an error")
     browser.fill("dialog input", "deeds.x")
     browser.click("dialog button.danger")
-    browser.until(lambda: is_gone(api, "exchanges/%2F/deeds.x"), "the exchange is gone")
+    browser.wait("h1:has-text('Exchanges')")
+    assert is_gone(api, "exchanges/%2F/deeds.x")
     api.call("DELETE", "queues/%2F/deeds.bound")
     assert browser.troubles() == []
 
@@ -164,12 +166,14 @@ def test_users_hosts_permissions_and_limits(browser: Browser, api: Api) -> None:
     browser.click(".page-head button:has-text('Delete')")
     browser.fill("dialog input", "dora")
     browser.click("dialog button.danger")
-    browser.until(lambda: is_gone(api, "users/dora"), "the user is gone")
+    browser.wait("h1:has-text('Users')")
+    assert is_gone(api, "users/dora")
     browser.go("vhosts/deeds")
     browser.click(".page-head button:has-text('Delete')")
     browser.fill("dialog input", "deeds")
     browser.click("dialog button.danger")
-    browser.until(lambda: is_gone(api, "vhosts/deeds"), "the virtual host is gone")
+    browser.wait("h1:has-text('Virtual hosts')")
+    assert is_gone(api, "vhosts/deeds")
     assert browser.troubles() == []
 
 

@@ -136,7 +136,7 @@ function OneQueue({ row }: { row: DeadLetterQueue }): JSX.Element {
       {found && found.causes.length === 0 && found.isOver && <p class="dim">It is empty: nothing has died lately.</p>}
       {found && found.causes.length > 0 && (
         <div class="scroll tabled" tabIndex={0} role="region" aria-label={`Causes of the dead letters in ${row.name}`}>
-          <table class="causes">
+          <table class="causes cards">
             <thead>
               <tr>
                 <th scope="col">Cause</th>
@@ -176,21 +176,21 @@ function OneCause(props: { cause: Cause; queue: Queue | null; row: DeadLetterQue
   return (
     <tbody>
       <tr>
-        <td>{reasonText(cause.reason)}</td>
-        <td>
+        <td data-label="Cause">{reasonText(cause.reason)}</td>
+        <td data-label="In queue">
           {cause.queue && (
             <a href={href(["queues", row.vhost, cause.queue])}>
               <Name text={cause.queue} />
             </a>
           )}
         </td>
-        <td class="wide">{cause.reason !== null && <code>{cause.exchange || "(default exchange)"}</code>}</td>
-        <td class="wide">
+        <td class="wide" data-label="Published to">{cause.reason !== null && <code>{cause.exchange || "(default exchange)"}</code>}</td>
+        <td class="wide" data-label="Died">
           {oldest !== null && oldest !== newest && `${clock(oldest)} – `}
           {newest === null ? "–" : <Time at={newest} />}
         </td>
-        <td class="num">{count(cause.messages)}</td>
-        <td class="num wide">{bytes(cause.bytes)}</td>
+        <td class="num" data-label="Messages">{count(cause.messages)}</td>
+        <td class="num wide" data-label="Size">{bytes(cause.bytes)}</td>
         <td class="row-end">
           <button type="button" class="quiet" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
             {isOpen ? "Hide" : "Example"}

@@ -115,7 +115,8 @@ const drawerId = (title: string) => `drawer-${title.replace(/\W+/g, "-").toLower
 /** Brings a form that was opened before the eyes, and to the keyboard. */
 function enter(drawer: HTMLElement): void {
   drawer.scrollIntoView({ block: "nearest" });
-  drawer.querySelector<HTMLElement>("input, select, textarea")?.focus();
+  const first = drawer.querySelector<HTMLElement>('input:not([type="checkbox"])') ?? drawer.querySelector<HTMLElement>("select, textarea");
+  first?.focus();
 }
 
 /** A form that is out of the way until somebody wants it. */
