@@ -103,7 +103,11 @@ function page(): JSX.Element {
   if (first === "limits") return <LimitsPage />;
   if (first === "definitions") return <DefinitionsPage />;
   if (first === "keys") return <KeysPage />;
-  return <Empty title="There is no such page." />;
+  return (
+    <Empty title="There is no such page.">
+      The address is wrong, or of another version. <a href="#/">To the overview</a>
+    </Empty>
+  );
 }
 
 function allowedHere(): boolean {

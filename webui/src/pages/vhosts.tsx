@@ -131,7 +131,7 @@ export function VhostPage({ name }: { name: string }): JSX.Element {
             {may.administrate() && (
               <>
                 <button type="button" onClick={() => trace(row)}>
-                  {row.tracing ? "Stop tracing" : "Trace"}
+                  {row.tracing ? "Stop tracing …" : "Trace …"}
                 </button>
                 <button type="button" class="danger" onClick={() => void askDelete(row, () => go(["vhosts"]))}>
                   Delete …
