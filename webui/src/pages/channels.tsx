@@ -117,7 +117,7 @@ export function ChannelPage({ name }: { name: string }): JSX.Element {
               </Panel>
             </div>
             <Panel title="Consumers">
-              <Plain label="Consumers" rows={row.consumer_details ?? []} keyOf={(each) => each.consumer_tag} columns={CONSUMER_COLUMNS} empty={<strong>Nothing is consumed on this channel.</strong>} />
+              <Plain label="Consumers" rows={row.consumer_details ?? []} keyOf={(each) => each.consumer_tag} columns={CONSUMER_COLUMNS.filter(({ title }) => title !== "Channel" && title !== "User")} empty={<strong>Nothing is consumed on this channel.</strong>} />
             </Panel>
           </>
         )}

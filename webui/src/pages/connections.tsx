@@ -133,7 +133,7 @@ export function ConnectionPage({ name }: { name: string }): JSX.Element {
     <Loaded live={live} head={<PageHead title={name} trail={[["Connections", "#/connections"]]} />}>
       {(row) => (
         <>
-          <PageHead title={row.user_provided_name ?? row.name} trail={[["Connections", "#/connections"]]} sub={row.name}>
+          <PageHead title={row.user_provided_name ?? row.name} trail={[["Connections", "#/connections"]]} sub={row.user_provided_name && row.name}>
             <SpanChoice />
             {mayClose(row) && (
               <button type="button" class="danger" onClick={() => close([row], () => go(["connections"]))}>

@@ -1,6 +1,6 @@
 // Consumers as tables show them.
 
-import { Badge } from "../parts/small";
+import { Badge, Name } from "../parts/small";
 import type { Column } from "../parts/table";
 import { href } from "../router";
 import type { Consumer } from "../types";
@@ -10,7 +10,7 @@ export const CONSUMER_COLUMNS: Column<Consumer>[] = [
   {
     title: "Queue",
     wide: true,
-    show: (row) => row.queue && <a href={href(["queues", row.queue.vhost, row.queue.name])}>{row.queue.name}</a>,
+    show: (row) => row.queue && <a href={href(["queues", row.queue.vhost, row.queue.name])}><Name text={row.queue.name} /></a>,
   },
   {
     title: "Channel",
