@@ -90,7 +90,8 @@ function describe(replica: Replica): string {
 
 /** One that is being filled is called a learner by the protocol; for who looks it is a mirror that is not there yet. */
 function roleText(replica: Replica): string {
-  return replica.role === "learner" ? "new mirror" : replica.role;
+  if (replica.role !== "learner") return replica.role;
+  return replica.online === false ? "mirror" : "new mirror";
 }
 
 export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
