@@ -82,3 +82,12 @@ def test_links_are_blocked_and_let_through() -> None:
                 ask.want("PUT", "/warren/links/x@y", body)
 
     with_node(True, act)
+
+
+def test_a_node_that_is_no_try_out_is_not_killed() -> None:
+    def act(ask: Control) -> None:
+        assert ask.get("/warren/cluster/status")["try_out"] is None
+        with pytest.raises(LocalNodeError, match="killed in try-outs only"):
+            ask.want("POST", "/warren/cluster/kill", {"node": "n@here"})
+
+    with_node(False, act)

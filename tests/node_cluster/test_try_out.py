@@ -10,6 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,3 +212,44 @@ def test_usual_ports() -> None:
     assert [node.management_port for node in nodes] == [15672, 15673, 15674]
     assert [node.link_port for node in nodes] == [25672, 25673, 25674]
     assert nodes[0].name == "warren1@localhost"
+
+
+def kill_over_http(port: int, node: str) -> tuple[int, str]:
+    """What the web UI asks for; the status of the answer, and its reason."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/api/warren/cluster/kill",
+        json.dumps({"node": node}).encode(),
+        {"Authorization": "Basic " + b64encode(b"guest:guest").decode()},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+            return int(answer.status), ""
+    except urllib.error.HTTPError as error:
+        return error.code, str(json.loads(error.read())["reason"])
+
+
+def test_nodes_are_killed_through_the_api_and_started_again(cluster: Commands) -> None:
+    cluster.up("-n", "3")
+    names = [f"warren{number}-{cluster.port}@localhost" for number in (1, 2, 3)]
+    port = node_ports(1, cluster.port)["management_port"]
+    marks = [cluster.mark(number) for number in (1, 2, 3)]
+    assert kill_over_http(port, "nobody@localhost")[0] == 400
+    # Another one, and the one that is asked.
+    assert kill_over_http(port, names[1]) == (202, "")
+    marks[1].wait(WAIT_S)
+    assert kill_over_http(port, names[0]) == (202, "")
+    marks[0].wait(WAIT_S)
+    assert cluster.states() == {"1": "died", "2": "died", "3": "running"}
+    # As the page says it, with the name in its place.
+    configuration = (cluster.folder / ".warren" / "warren1" / "rabbitmq.conf").read_text()
+    assert "cluster.try_out = warren cluster start {node}" in configuration
+    cluster("start", names[0].partition("@")[0], "--no-wait")
+    cluster("start", names[1].partition("@")[0])
+    assert cluster.states() == {"1": "running", "2": "running", "3": "running"}
+    cluster("down", "--wipe")
+
+
+def test_the_way_back_names_another_directory(tmp_path: Path) -> None:
+    try_out = TryOut(tmp_path / "my cluster")
+    text = try_out._more["cluster.try_out"]
+    assert text == f"warren cluster --dir '{tmp_path}/my cluster' start {{node}}"

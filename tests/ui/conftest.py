@@ -17,7 +17,12 @@ from scene import Scene
 from warren.testing import Cluster
 
 #: Copies to mirrors are slow enough to be looked at.
-CONFIG = {"collect_statistics_interval": 500, "mirroring_sync_max_throughput": "300KB"}
+CONFIG = {
+    "collect_statistics_interval": 500,
+    "mirroring_sync_max_throughput": "300KB",
+    # As `warren cluster up` has it: nodes may be killed from the page.
+    "cluster.try_out": "warren cluster start {node}",
+}
 BUILT = ROOT / "src" / "warren" / "management" / "ui" / "index.html"
 
 

@@ -62,6 +62,19 @@ const commands = {
     await page.screenshot({ path, fullPage: Boolean(full) });
   },
   judge,
+  // The API says something else than it would: a path, as a regular expression, and the answer to it.
+  pretend: ({ path, status, body }) => page.route((url) => new RegExp(`/api/${path}$`).test(url.pathname), (route) => (status === 0 ? route.abort() : route.fulfill({ status, contentType: "application/json", body: JSON.stringify(body) }))),
+  pretend_no_more: () => page.unrouteAll(),
+  upload: ({ selector, path }) => page.locator(selector).setInputFiles(path),
+  // The text of the file that a click brings.
+  download: async ({ selector }) => {
+    const [coming] = await Promise.all([page.waitForEvent("download"), page.locator(selector).first().click()]);
+    return (await import("node:fs/promises")).readFile(await coming.path(), "utf8");
+  },
+  clipboard: async () => {
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    return page.evaluate(() => navigator.clipboard.readText());
+  },
   troubles: () => troubles.splice(0),
 };
 
@@ -71,7 +84,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   let answer;
   try {
     answer = { value: (await commands[command](given)) ?? null };
-    if (!["text", "texts", "amount", "attribute", "disabled", "evaluate", "judge", "troubles"].includes(command)) answer = { value: null };
+    if (!["text", "texts", "amount", "attribute", "disabled", "evaluate", "judge", "troubles", "clipboard", "download"].includes(command)) answer = { value: null };
   } catch (error) {
     answer = { error: String(error.message ?? error), page: await page?.locator("body").innerText().catch(() => "") };
   }

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pika
 from browser import HOW_TO_INSTALL, Browser, find_chromium
@@ -36,6 +37,7 @@ PAGES = {
     "cluster": "cluster",
     "matrix": "cluster/matrix",
     "nodes": "nodes",
+    "node": "nodes/node2@localhost?span=1m",
     "log": "log",
     "salvage": "salvage",
     "salvage-piece": f"salvage/node1@localhost/{SALVAGED}",
@@ -47,8 +49,15 @@ PAGES = {
     "vhost": "vhosts/%2F",
     "limits": "limits",
     "definitions": "definitions",
+    "keys": "keys",
 }
-CONFIG = {"collect_statistics_interval": 1000, "mirroring_sync_max_throughput": "300KB"}
+#: Taken at the width of a phone, too.
+NARROW = ("overview", "queues", "mirrors", "cluster", "policies", "shovels")
+CONFIG = {
+    "collect_statistics_interval": 1000,
+    "mirroring_sync_max_throughput": "300KB",
+    "cluster.try_out": "warren cluster start {node}",
+}
 COPIED_MESSAGES = 1000
 #: A history for the charts.
 BUSY_S = 60
@@ -104,6 +113,36 @@ def end_copy(cluster: Cluster) -> None:
 BEFORE = {"mirrors-copy": begin_copy}
 
 
+def client_pages(cluster: Cluster) -> dict[str, str]:
+    """Those of a client that is connected: their addresses hold its port."""
+    rows = Api(cluster.management_url(1)).call("GET", "channels")
+    channel = next(row for row in rows if row["consumer_count"])
+    client = quote(channel["connection_details"]["name"], safe="")
+    return {
+        "connection": f"connections/{client}?span=1m",
+        "channel": f"channels/{quote(channel['name'], safe='')}?span=1m",
+    }
+
+
+def open_dialogs(browser: Browser, dark: bool) -> None:
+    """What asks before it acts, and what copies."""
+    browser.go("queues/%2F/orders.new")
+    browser.click("button:has-text('Purge')")
+    browser.wait("dialog[open]")
+    take(browser, "dialog-purge", dark)
+    browser.press("Escape")
+    browser.go("cluster")
+    browser.click("button:has-text('Kill this node')")
+    browser.wait("dialog[open]")
+    take(browser, "dialog-kill", dark)
+    browser.press("Escape")
+    browser.go("queues")
+    browser.click("button[aria-label='Copy the table queues']")
+    browser.wait(".menu-box:popover-open")
+    take(browser, "copy", dark)
+    browser.press("Escape")
+
+
 def take(browser: Browser, name: str, dark: bool) -> None:
     tone = "dark" if dark else "light"
     time.sleep(0.8)
@@ -137,7 +176,7 @@ def main() -> int:
             if not only or "login" in only:
                 take(browser, "login", dark)
             browser.log_in()
-            for name, place in PAGES.items():
+            for name, place in {**PAGES, **client_pages(cluster)}.items():
                 if only and name not in only:
                     continue
                 browser.go(place)
@@ -150,6 +189,8 @@ def main() -> int:
                 take(browser, name, dark)
                 if name == "mirrors-copy":
                     end_copy(cluster)
+            if not only or "dialogs" in only:
+                open_dialogs(browser, dark)
         if not only or "failover" in only:
             # A node is down, and the ring shows it.
             browser.open(cluster.management_url(1))
@@ -161,7 +202,7 @@ def main() -> int:
             browser.go("cluster")
             take(browser, "failover-cluster", False)
             cluster.start(2)
-        for name in ("overview", "queues", "mirrors"):
+        for name in NARROW:
             if only and f"{name}-narrow" not in only:
                 continue
             browser.open(cluster.management_url(1), width=400, height=800)

@@ -158,3 +158,23 @@ def test_all_of_it_goes_without_a_mouse(browser: Browser, api: Api) -> None:
     browser.press("Enter")
     browser.wait("text=1 queue deleted")
     assert browser.troubles() == []
+
+
+def test_a_refresh_takes_nothing_away(browser: Browser) -> None:
+    """What was typed, chosen, marked and scrolled to outlives new data."""
+    browser.go("queues?name=orders&sort=name")
+    browser.wait("main >> text=orders.shipped")
+    browser.click("button:has-text('Add a queue')")
+    browser.wait(".drawer[open] input")
+    browser.fill(".drawer .form input", "half a na")
+    browser.click("tbody input[type=checkbox]")
+    before = browser.do("evaluate", script="performance.getEntriesByType('resource').length")
+    browser.do("evaluate", script="scrollTo(0, 120)")
+    where = browser.do("evaluate", script="scrollY")
+    asked = "performance.getEntriesByType('resource').length"
+    browser.until(lambda: browser.do("evaluate", script=asked) > before + 2, "it asks again")
+    values = browser.do("evaluate", script="document.querySelector('.drawer .form input').value")
+    assert values == "half a na"
+    assert browser.do("evaluate", script="scrollY") == where
+    assert browser.amount("tr.marked") == 1
+    assert browser.do("evaluate", script="location.hash") == "#/queues?name=orders&sort=name"

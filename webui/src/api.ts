@@ -26,6 +26,8 @@ export class ApiFailure extends Error {
 
 const KEPT_AS = "warren.session";
 export const session = signal<Session | null>(readSession());
+/** The last session was ended by the node, not by its user. */
+export const wasEnded = signal(false);
 /** Set while the node does not answer at all. */
 export const unreachable = signal<string | null>(null);
 
@@ -108,7 +110,10 @@ async function send(method: string, path: string, options: Options = {}): Promis
   if (response.ok) return response;
   const refused = await failure(response);
   // 401 is also what the API says to someone it knows but does not allow.
-  if (response.status === 401 && refused.message === "Login failed" && session.value) keep(null);
+  if (response.status === 401 && refused.message === "Login failed" && session.value) {
+    wasEnded.value = true;
+    keep(null);
+  }
   throw refused;
 }
 
@@ -131,6 +136,7 @@ export async function logIn(name: string, password: string): Promise<void> {
   const headers = { Authorization: `Basic ${base64(`${name}:${password}`)}` };
   const response = await send("POST", "warren/session", { headers });
   const given = (await response.json()) as { token: string; ends_at: number } & User;
+  wasEnded.value = false;
   keep({ token: given.token, endsAt: given.ends_at, name: given.name, tags: given.tags });
 }
 

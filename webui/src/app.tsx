@@ -103,7 +103,11 @@ function page(): JSX.Element {
   if (first === "limits") return <LimitsPage />;
   if (first === "definitions") return <DefinitionsPage />;
   if (first === "keys") return <KeysPage />;
-  return <Empty title="There is no such page." />;
+  return (
+    <Empty title="There is no such page.">
+      The address is wrong, or of another version. <a href="#/">To the overview</a>
+    </Empty>
+  );
 }
 
 function allowedHere(): boolean {
@@ -130,8 +134,16 @@ function Top({ onMenu, isOpen }: { onMenu: () => void; isOpen: boolean }): JSX.E
       </a>
       <span class="spring" />
       <VhostChoice all label="Virtual host that lists are of" value={vhost.value} onChange={(name) => (vhost.value = name)} />
-      <button type="button" class="quiet" aria-pressed={paused.value} title="Updates every few seconds" onClick={() => (paused.value = !paused.value)}>
-        {paused.value ? "▶ paused" : "❚❚ live"}
+      <button
+        type="button"
+        class="quiet"
+        aria-pressed={paused.value}
+        aria-label={paused.value ? "paused: go on with updates" : "live: pause updates"}
+        title={paused.value ? "Updates are paused: go on" : "Updates every few seconds: pause"}
+        onClick={() => (paused.value = !paused.value)}
+      >
+        <span aria-hidden="true">{paused.value ? "▶" : "❚❚"}</span>
+        <span class="spare"> {paused.value ? "paused" : "live"}</span>
       </button>
       <button type="button" class="quiet" aria-label={`Colours: ${theme.value}. Change to ${next}.`} title={`Colours: ${theme.value}`} onClick={() => (theme.value = next)}>
         {sign}

@@ -54,9 +54,3 @@ export function shownColumns<Column extends Choosable>(columns: Column[], choice
 export function fieldsOf(own: string[], columns: Choosable[]): string[] {
   return own.length === 0 ? [] : [...new Set([...own, ...columns.flatMap((column) => column.fields ?? [])])];
 }
-
-/** Rows of a table as text that spreadsheets read. */
-export function csv(rows: string[][]): string {
-  const cell = (text: string) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  return rows.map((row) => row.map((text) => cell(text.replace(/\s+/g, " ").trim())).join(",")).join("\n");
-}

@@ -20,7 +20,9 @@ export function headerNames(messages: Message[]): string[] {
 
 /** What is shown: what was chosen, as far as it is there; before that the most common ones. */
 export function columnsOf(names: string[], chosen: string[] | null): string[] {
-  return chosen === null ? names.slice(0, FIRST_COLUMNS) : names.filter((name) => chosen.includes(name));
+  if (chosen !== null) return names.filter((name) => chosen.includes(name));
+  // How they died has a column of its own; what their publishers have said comes first.
+  return names.filter((name) => !/^x-(first|last)-death-/.test(name)).slice(0, FIRST_COLUMNS);
 }
 
 export function cellText(value: unknown): string {

@@ -10,6 +10,6 @@ export function askRebalance(): void {
     isHarmless: true,
     command: "warrenctl rebalance all",
     run: () => act("POST", "rebalance/queues", {}),
-    done: "Begun",
+    done: "Masters are being spread; the cluster's timeline shows each move",
   });
 }

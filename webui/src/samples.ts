@@ -73,6 +73,18 @@ export function ceiling(largest: number): number {
   return 10 * power;
 }
 
+/** The same of bytes, in the unit that they are shown in. */
+export function byteCeiling(largest: number): number {
+  let unit = 1;
+  while (largest / unit >= 1024) unit *= 1024;
+  return ceiling(largest / unit) * unit;
+}
+
+/** Without the nothing that histories begin with when they are older than what they are of. */
+export function begun(lines: Line[]): Line[] {
+  return lines.map((line) => ({ ...line, points: line.points.slice(Math.max(0, line.points.findIndex(({ value }) => value > 0))) }));
+}
+
 export const SPANS: Record<string, { title: string; age: number; step: number }> = {
   "1m": { title: "1 min", age: 60, step: 5 },
   "10m": { title: "10 min", age: 600, step: 5 },

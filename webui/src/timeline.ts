@@ -30,10 +30,10 @@ export interface Lane {
 }
 
 /** How the names of the events begin that the timeline shows. */
-export const NAMES = ["node.", "cluster.", "link.", "mirror.", "queue.master", "queue.promoted", "queue.mirror", "queue.sync", "queue.damaged", "queue.salvaged", "queue.republished", "queue.paused", "queue.resumed", "rebalance.", "policy.", "alarm.", "vhost.", "shovel."];
+export const NAMES = ["node.", "cluster.", "link.", "mirror.", "queue.master", "queue.promoted", "queue.mirror", "queue.sync", "queue.damaged", "queue.salvaged", "queue.republished", "queue.returned", "queue.paused", "queue.resumed", "rebalance.", "policy.", "alarm.", "vhost.", "shovel."];
 
 /** What only the node says that it happened to; it is asked for at all nodes. */
-export const OWN_NAMES = ["queue.promoted", "queue.sync", "queue.salvaged", "queue.republished", "queue.damaged", "alarm.", "shovel."];
+export const OWN_NAMES = ["queue.promoted", "queue.sync", "queue.salvaged", "queue.republished", "queue.returned", "queue.damaged", "alarm.", "shovel."];
 
 /** The node an event is about; the one that was asked, when it names none. */
 export function nodeOf(event: ClusterEvent, asked: string): string {
@@ -55,6 +55,12 @@ export function lanes(events: ClusterEvent[], nodes: string[], asked: string): L
     if ((event.event === "node.up" || event.event === "node.registered") && open && open.to === null) open.to = event.timestamp;
   }
   return [...found.values()];
+}
+
+/** Whether anything of a lane is to be seen from a time on. */
+export function isBusy(lane: Lane, from: number): boolean {
+  const lasts = ({ to }: Span) => to === null || to > from;
+  return lane.down.some(lasts) || lane.copies.some(lasts) || lane.marks.some((mark) => mark.at >= from);
 }
 
 /** Whether the event is about a copy to the lane's node: that is a bar, not a mark. */
@@ -139,6 +145,32 @@ interface Promotion {
   took_ms?: number;
   dropped?: number | null;
   redelivered?: number | null;
+  /** What `withLosses` has found in later events, where `dropped` is null. */
+  returned?: Return;
+}
+
+/** A node that was away said how much it had that the new master lacked. */
+interface Return {
+  node: string;
+  messages: number;
+  /** No more than so many: it could not tell them from what both have. */
+  upto: boolean;
+}
+
+/** Promotions know what they cost when the old master is back: its word is put to them, and stands there alone. */
+export function withLosses(events: ClusterEvent[]): ClusterEvent[] {
+  const returns = events.filter((event) => event.event === "queue.returned").map((event) => event.details as unknown as Return & Promotion);
+  return events
+    .filter((event) => event.event !== "queue.returned")
+    .map((event) => {
+      const d = event.details as Promotion;
+      if (event.event !== "queue.promoted" || d.dropped !== null) return event;
+      const told = returns.filter((each) => each.name === d.name && each.vhost === d.vhost && (each.epoch ?? 0) >= (d.epoch ?? 0) && (!d.from || each.node === d.from));
+      if (told.length === 0) return event;
+      // A link that comes and goes has it told again, when nothing is left to tell.
+      const { node, messages, upto } = told.reduce((most, each) => (each.messages > most.messages ? each : most));
+      return { ...event, details: { ...event.details, returned: { node, messages, upto } } };
+    });
 }
 
 const CAUSES: Record<string, string> = { handover: "handed over", failure: "failover", unclean: "failover to a mirror that was not in sync", return: "back after it was down" };
@@ -154,8 +186,14 @@ function promoted(details: Record<string, unknown>): string {
 }
 
 function cost(d: Promotion): string {
-  const dropped = d.dropped === null ? "how much it lacks is told when the others are back" : `${plural(d.dropped ?? 0, "message")} dropped`;
-  return d.cause === "handover" ? "" : `, ${dropped}, ${count(d.redelivered ?? 0)} redelivered`;
+  return d.cause === "handover" ? "" : `, ${lost(d)}, ${count(d.redelivered ?? 0)} redelivered`;
+}
+
+function lost(d: Promotion): string {
+  if (d.dropped !== null) return `${plural(d.dropped ?? 0, "message")} dropped`;
+  if (!d.returned) return `how many messages were dropped is not known until ${d.from ? shortNode(d.from) : "the old master"} is back`;
+  const { node, messages, upto } = d.returned;
+  return `${upto && messages ? "at most " : ""}${plural(messages, "message")} dropped${messages ? `, put aside on ${shortNode(node)}` : ""}`;
 }
 
 /** Of many queues at once: the longest, and all that goes out again. */
@@ -163,7 +201,10 @@ function promotedTogether(events: ClusterEvent[]): string {
   const all = events.map((event) => event.details as Promotion).filter((d) => d.cause !== undefined);
   if (all.length < 2) return "";
   const again = all.reduce((sum, d) => sum + (d.redelivered ?? 0), 0);
-  return `: at most ${duration(Math.max(...all.map((d) => d.took_ms ?? 0)))}, ${count(again)} redelivered in all`;
+  const dropped = all.reduce((sum, d) => sum + (d.dropped ?? d.returned?.messages ?? 0), 0);
+  const unknown = all.filter((d) => d.dropped === null && !d.returned).length;
+  const rest = unknown ? `, ${plural(unknown, "queue")} not known yet` : "";
+  return `: at most ${duration(Math.max(...all.map((d) => d.took_ms ?? 0)))}, ${count(dropped)} dropped${rest}, ${count(again)} redelivered in all`;
 }
 
 export function groupWording({ first, events }: Group): string {
@@ -187,8 +228,9 @@ export function wording(event: ClusterEvent): string {
 export function toneOf(event: ClusterEvent): "good" | "bad" | "warn" | "plain" {
   const name = event.event;
   if (/down$|no_majority|alarm\.set|damaged|salvaged|unclean/.test(name)) return "bad";
-  if (/up$|ready|registered|alarm\.cleared|republished|rebalance\.ended/.test(name)) return "good";
+  if (/up$|ready|registered|alarm\.cleared|republished|rebalance\.ended|queue\.synchronised/.test(name)) return "good";
   if (name === "queue.sync_ended") return event.details.how === "done" ? "good" : "warn";
+  if (name === "queue.sync_started") return "plain";
   if (/leader|master|promoted|forgotten|sync|paused/.test(name)) return "warn";
   return "plain";
 }

@@ -41,6 +41,8 @@ export interface Queue {
 
 export interface ChannelDetails {
   connection_name?: string;
+  /** What the client calls itself. */
+  user_provided_name?: string;
   name?: string;
   node?: string;
   peer_host?: string;
@@ -122,6 +124,8 @@ export interface ClusterStatus {
   app_running: boolean;
   nodes: { name: string; running: boolean; type: string; role: string; version: string; runtime?: string; cpu_cores?: number; alarms?: string[] }[];
   partitions: Record<string, string[]>;
+  /** Of a try-out: how a node is started again, with {node} for its name. */
+  try_out?: string | null;
 }
 
 export interface Policy {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { choicesOf, choose, csv, fieldsOf, shownColumns } from "../src/columns";
+import { choicesOf, choose, fieldsOf, shownColumns } from "../src/columns";
 
 const COLUMNS = [{ title: "Name" }, { title: "Ready" }, { title: "Size", hidden: true, fields: ["message_bytes", "name"] }];
 const titles = (choices: Record<string, boolean>) => shownColumns(COLUMNS, choices).map(({ title }) => title);
@@ -24,8 +24,4 @@ test("what a column needs is asked for when it is shown", () => {
   expect(fieldsOf(["name"], shownColumns(COLUMNS, { Size: true }))).toEqual(["name", "message_bytes"]);
   // All fields are asked for: no column needs more.
   expect(fieldsOf([], shownColumns(COLUMNS, { Size: true }))).toEqual([]);
-});
-
-test("a table is copied as spreadsheets read it", () => {
-  expect(csv([["Name", "Says"], ["a", 'one, "two"'], ["b", " three\n four "]])).toBe('Name,Says\na,"one, ""two"""\nb,three four');
 });

@@ -17,6 +17,7 @@ test("a few are shown before anybody has chosen, then what was chosen", () => {
   expect(columnsOf(names, null)).toEqual(["a", "b", "c", "d"]);
   expect(columnsOf(names, ["e", "a", "gone"])).toEqual(["a", "e"]);
   expect(columnsOf(names, [])).toEqual([]);
+  expect(columnsOf(["a", "x-first-death-queue", "x-last-death-reason"], null)).toEqual(["a"]);
 });
 
 test("cells are text whatever the value is", () => {

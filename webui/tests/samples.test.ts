@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { ceiling, levels, rateLines, rates, spanQuery } from "../src/samples";
+import { begun, byteCeiling, ceiling, levels, rateLines, rates, spanQuery } from "../src/samples";
 
 const details = {
   rate: 3,
@@ -39,4 +39,16 @@ test("the top of a chart is a round number that nothing is above", () => {
 test("what a chart asks of the API", () => {
   expect(spanQuery("1m", "lengths")).toBe("lengths_age=60&lengths_incr=5");
   expect(spanQuery("nonsense", "lengths", "msg_rates")).toBe("lengths_age=600&lengths_incr=5&msg_rates_age=600&msg_rates_incr=5");
+});
+
+test("scales of bytes end at round numbers of the unit that is shown", () => {
+  expect(byteCeiling(64.2 * 2 ** 20)).toBe(100 * 2 ** 20);
+  expect(byteCeiling(1500)).toBe(2 * 1024);
+  expect(byteCeiling(0)).toBe(1);
+});
+
+test("a history begins where there is something", () => {
+  const line = (...values: number[]) => ({ name: "a", now: 1, points: values.map((value, at) => ({ at, value })) });
+  expect(begun([line(0, 0, 3, 0, 4)])[0]!.points.map(({ value }) => value)).toEqual([3, 0, 4]);
+  expect(begun([line(0, 0)])[0]!.points).toHaveLength(2);
 });

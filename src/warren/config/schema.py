@@ -271,6 +271,7 @@ _CLUSTER = [
     Key("cluster.listen", "cluster.listen", ENDPOINT),
     Key("cluster.nodes.*", "cluster.links", HOST_ENDPOINT, "map"),
     Key("cluster.secret_file", "cluster.secret_file", PATH),
+    Key("cluster.try_out", "cluster.try_out", TEXT),
     *(
         Key(f"cluster.tls.{name}", f"cluster.tls.{name}", TEXT)
         for name in ("cacertfile", "certfile", "keyfile")

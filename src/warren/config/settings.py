@@ -165,6 +165,9 @@ class ClusterSettings:
     cookie: str | None = field(default=None, repr=False)
     #: None: `cookie` in the data directory.
     secret_file: str | None = None
+    #: Of a try-out, whose nodes may be killed through the API: how one is started again, with
+    #: `{node}` in the place of its name.
+    try_out: str | None = None
     tls: LinkTlsSettings = field(default_factory=LinkTlsSettings)
     partition_handling: str = "pause_minority"
     pause_recover: str = "ignore"

@@ -267,7 +267,7 @@ COMMANDS = (
     ),
     Command("delete_vhost", "<vhost>", "Deletes a virtual host", delete_vhost),
     Command("trace_on", "", "Copies every message to amq.rabbitmq.trace", trace_on),
-    Command("trace_off", "", "Stops that", trace_off),
+    Command("trace_off", "", "Stops copying messages to amq.rabbitmq.trace", trace_off),
     Command("set_vhost_limits", "<definition>", "Sets virtual host limits", set_vhost_limits),
     Command("clear_vhost_limits", "", "Clears virtual host limits", clear_vhost_limits),
     Command("list_vhost_limits", "", "Displays virtual host limits", list_vhost_limits),

@@ -315,7 +315,12 @@ COMMANDS = (
         {"offline": False},
     ),
     Command("reset", "", "Makes a stopped node leave its cluster and forget everything", reset),
-    Command("force_reset", "", "The same, whatever the state of its cluster", force_reset),
+    Command(
+        "force_reset",
+        "",
+        "Makes a stopped node forget everything, whatever its cluster says",
+        force_reset,
+    ),
     Command("stop_app", "", "Stops serving clients; the process goes on", stop_app),
     Command("start_app", "", "Serves clients again", start_app),
     Command("drain", "", "Takes the node out of service: masters move, clients go", drain),

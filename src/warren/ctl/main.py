@@ -29,6 +29,8 @@ GROUPS = (
     ("Speed", "bench"),
     ("Trouble", "doctor"),
 )
+#: For the names in the help; longer ones push the text to the right.
+NAME_ROOM = 29
 
 
 def main() -> None:
@@ -151,9 +153,24 @@ def _help(arguments: Sequence[str]) -> int:
     for title, module in GROUPS:
         print(f"\n{title}:\n")
         for command in _commands_of(module):
-            print(f"   {command.name:<38} {command.about}")
+            print(_line_of(command))
     print("\nUse 'warrenctl help <command>' to learn more about a specific command")
     return 0 if _command_word(arguments) == "help" or "help" in options else USAGE
+
+
+def _line_of(command: Command) -> str:
+    """One line for programs; on a terminal as many as it takes, none of them cut."""
+    line = f"   {command.name:<{NAME_ROOM}} {command.about}"
+    if not sys.stdout.isatty():
+        return line
+    import shutil
+    import textwrap
+
+    indent = " " * (NAME_ROOM + 4)
+    width = max(60, shutil.get_terminal_size().columns - 1)
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False
+    )
 
 
 def _completion(arguments: Sequence[str]) -> int:

@@ -425,7 +425,19 @@ class Mirror:
     def salvage(self, after_index: int, rows: list[tuple[int, Message]]) -> None:
         """Keep what the cluster has gone on without. Raises OSError: it must not be cut then."""
         self._mirrors.keep_salvage(self.queue, after_index, rows)
+        self._tell_returned(after_index, len(rows))
 
     def salvage_promised(self, after_index: int, rows: list[tuple[int, Message]]) -> None:
         """Keep what a master has confirmed before others had it, to be published again."""
         self._mirrors.keep_salvage(self.queue, after_index, rows, was_promised=True)
+        if self.settings.confirms_early:
+            self._tell_returned(after_index, len(rows))
+
+    def _tell_returned(self, after_index: int, messages: int) -> None:
+        """What the promotion of another could not say: how much it was without.
+
+        `upto`: no point is known up to which both had the same, so all was put aside.
+        """
+        told = {"node": self._engine.settings.node_name, "messages": messages}
+        epoch = 0 if self.view is None else self.view.epoch
+        self._mirrors.note("queue.returned", self.queue, epoch=epoch, upto=not after_index, **told)

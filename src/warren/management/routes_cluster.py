@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from typing import TYPE_CHECKING, Any, get_args
 
+from warren.management.across import proxied
 from warren.management.call import Answer, Call, Reply, Route, field_of
 from warren.management.cluster_control import (
     AgreementStatus,
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 #: A longer name could not be told to clients.
 CLUSTER_NAME_CHARACTERS_MAX = 255
+#: The answer is to be out before the node is gone.
+KILL_AFTER_S = 0.2
 
 
 def _control(call: Call) -> ClusterControl:
@@ -65,6 +71,7 @@ async def get_cluster_status(call: Call) -> Answer:
         "partitions": {node: list(others) for node, others in status.partitions.items()},
         "agreement": _show_agreement(status.agreement),
         "forks": forks_of(call.context.engine),
+        "try_out": call.context.settings.cluster.try_out,
     }
 
 
@@ -146,6 +153,27 @@ async def revive(call: Call) -> Answer:
     return None
 
 
+async def kill_node(call: Call) -> Answer:
+    """End a node as a crash would, for a try-out; nodes that are none refuse it."""
+    node = field_of(await call.body(), "node", str)
+    settings = call.context.settings.cluster
+    if settings.try_out is None:
+        raise bad_request(
+            "nodes are killed in try-outs only, as warren cluster up starts them; stop this one "
+            "with warrenctl stop"
+        )
+    if node != call.context.node_name:
+        members = {member.name for member in _control(call).status().members}
+        if call.is_from_peer or node not in members:
+            raise bad_request(f"{node} is no node of this cluster")
+        return await proxied(call, node)
+    call.context.engine.log.warning(
+        "this node is killed now, as %s wants it for a try-out", call.caller.name
+    )
+    asyncio.get_running_loop().call_later(KILL_AFTER_S, os.kill, os.getpid(), signal.SIGKILL)
+    return Reply(202)
+
+
 async def get_cluster_name(call: Call) -> Answer:
     """The name of the cluster."""
     return {"name": call.context.engine.cluster_name}
@@ -191,6 +219,7 @@ ROUTES = (
     Route("POST", "/warren/cluster/drain", "administrator", drain),
     Route("GET", "/warren/cluster/drain", "monitor", get_drain),
     Route("POST", "/warren/cluster/revive", "administrator", revive),
+    Route("POST", "/warren/cluster/kill", "administrator", kill_node),
     Route("GET", "/warren/links", "administrator", get_links),
     Route("PUT", "/warren/links/{peer}", "administrator", put_link),
 )

@@ -17,6 +17,7 @@ from warren.management.show_queues import (
     GARBAGE_COLLECTION,
     NO_SPANS,
     Spans,
+    given_name,
     iso_time,
     show_consumer,
 )
@@ -75,10 +76,7 @@ def show_connection(context: Context, connection: Connection, spans: Spans = NO_
         "user_who_performed_action": connection.user,
         "vhost": connection.vhost.name,
     }
-    own_name = (connection.client_properties or {}).get("connection_name")
-    if isinstance(own_name, str):
-        shown["user_provided_name"] = own_name
-    return shown
+    return {**shown, **given_name(connection)}
 
 
 def show_channel(context: Context, channel: Channel, spans: Spans = NO_SPANS) -> Shown:
@@ -94,6 +92,7 @@ def show_channel(context: Context, channel: Channel, spans: Spans = NO_SPANS) ->
             "name": connection.name,
             "peer_host": connection.peer.host,
             "peer_port": connection.peer.port,
+            **given_name(connection),
         },
         "consumer_count": len(channel.consumers),
         "garbage_collection": GARBAGE_COLLECTION,

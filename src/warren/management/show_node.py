@@ -171,7 +171,7 @@ def show_node(context: Context, spans: Spans = NO_SPANS) -> Shown:
     row = machine.node_row(engine)
     files_max = machine.files_max()
     churn = engine.totals.churn
-    churn_gauge = context.sampler.totals_gauge(None)
+    churn_gauge = context.sampler.totals_gauge(None, spans.node)
     shown: Shown = {
         "partitions": [],
         "os_pid": str(os.getpid()),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
     from warren.engine.vhost import VHost
     from warren.session.channel import Channel
+    from warren.session.connection import Connection
 
 Shown = dict[str, Any]
 #: What a message costs beside its body, roughly; and a queue without any.
@@ -258,6 +259,12 @@ def _message_stats(context: Context, queue: AmqpQueue, row: tuple[int, ...], spa
     return stats
 
 
+def given_name(connection: Connection) -> Shown:
+    """What the client calls itself, if it does."""
+    own_name = (connection.client_properties or {}).get("connection_name")
+    return {"user_provided_name": own_name} if isinstance(own_name, str) else {}
+
+
 def channel_details(context: Context, channel: Channel) -> Shown:
     """The channel of a consumer."""
     connection = channel.connection
@@ -269,6 +276,7 @@ def channel_details(context: Context, channel: Channel) -> Shown:
         "peer_host": connection.peer.host,
         "peer_port": connection.peer.port,
         "user": connection.user,
+        **given_name(connection),
     }
 
 

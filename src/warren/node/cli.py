@@ -52,7 +52,7 @@ def main() -> None:
     """Warren: an AMQP 0-9-1 message broker."""
 
 
-@main.command()
+@main.command(short_help="Run a broker for development, in memory.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -128,7 +128,7 @@ def dev(
     _run(settings, greet, ready_fd, pid_file, in_memory=data_dir is None, forgiving=True)
 
 
-@main.command()
+@main.command(short_help="Run a broker as configured.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),

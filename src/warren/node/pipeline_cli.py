@@ -9,6 +9,7 @@ import click
     "pipeline",
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
     add_help_option=False,
+    short_help="Archive queues, audit journals: jobs on Spark.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def pipeline(arguments: tuple[str, ...]) -> None:

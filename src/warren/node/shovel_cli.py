@@ -22,7 +22,7 @@ AT_ONCE = 4
 SHOW_S = 1.0
 
 
-@click.command("shovel")
+@click.command("shovel", short_help="Move messages between brokers, and lose none.")
 @click.option("--from", "source", required=True, metavar="URI", help="amqp://user:pw@host/vhost")
 @click.option("--to", "target", required=True, metavar="URI", help="amqp://user:pw@host/vhost")
 @click.option("--queue", "queues", multiple=True, help="A queue to be moved; may be repeated.")

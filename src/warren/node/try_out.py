@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -123,6 +124,13 @@ class TryOut:
         state = "running" if shown["app_running"] else "app stopped"
         return NodeState(node, state, mark.pid, role, blocked)
 
+    @property
+    def _more(self) -> dict[str, object]:
+        """The nodes know that they are a try-out, and how one is started again."""
+        is_usual = self.directory.absolute() == DIRECTORY.absolute()
+        where = "" if is_usual else f" --dir {shlex.quote(str(self.directory.absolute()))}"
+        return {"cluster.try_out": f"warren cluster{where} start {{node}}"}
+
     def is_alive(self, node: LocalNode) -> bool:
         mark = ProcessMark.read(node.pid_file)
         return mark is not None and mark.is_alive
@@ -177,7 +185,7 @@ class TryOut:
         secret_file = (self.directory / "cookie").absolute()
         starting: list[Starting] = []
         for node in waiting:
-            configuration = write_configuration(nodes, node, secret_file, {})
+            configuration = write_configuration(nodes, node, secret_file, self._more)
             one = start_node(node, configuration, {})
             starting.append(one)
             mark = ProcessMark.of(one.process.pid)

@@ -76,6 +76,8 @@ class Mirroring(Feeding):
         if at > log.last_index:
             raise ProtocolError(f"a match at {at}, beyond {log.last_index}")
         if at == log.last_index:
+            # Nothing goes: whoever waits to hear what was lost hears that.
+            self._salvage(at, at)
             return True
         if at < self.commit_index and self.role is not Role.LEARNER:
             raise ProtocolError(f"a match at {at}, below the commit of {self.commit_index}")

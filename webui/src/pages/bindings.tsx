@@ -5,7 +5,7 @@ import { act, curlOf, quote } from "../api";
 import { useLive } from "../live";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text } from "../parts/forms";
-import { Json, Loaded, Panel, Same } from "../parts/small";
+import { Json, Loaded, Name, Panel, Same } from "../parts/small";
 import { type Column, Plain } from "../parts/table";
 import { href } from "../router";
 import type { Binding, Exchange, Queue } from "../types";
@@ -34,22 +34,27 @@ function askUnbind(binding: Binding, done: () => void): void {
   });
 }
 
-export function bindingColumns(done: () => void): Column<Binding>[] {
+/** `known`: the column that would say the same in every row. */
+export function bindingColumns(done: () => void, known: "From" | "To"): Column<Binding>[] {
+  return bindingParts(done).filter((column) => column.title !== known);
+}
+
+function bindingParts(done: () => void): Column<Binding>[] {
   return [
     {
       title: "From",
-      show: (row) => (row.source ? <a href={href(["exchanges", row.vhost, row.source])}>{row.source}</a> : <span class="dim">(default exchange)</span>),
+      show: (row) => (row.source ? <a href={href(["exchanges", row.vhost, row.source])}><Name text={row.source} /></a> : <span class="dim">(default exchange)</span>),
     },
     {
       title: "To",
       show: (row) => (
         <>
-          <a href={href([row.destination_type === "queue" ? "queues" : "exchanges", row.vhost, row.destination])}>{row.destination}</a>{" "}
+          <a href={href([row.destination_type === "queue" ? "queues" : "exchanges", row.vhost, row.destination])}><Name text={row.destination} /></a>{" "}
           {row.destination_type === "exchange" && <span class="dim">exchange</span>}
         </>
       ),
     },
-    { title: "Routing key", show: (row) => row.routing_key && <code>{row.routing_key}</code> },
+    { title: "Routing key", show: (row) => row.routing_key && <code><Name text={row.routing_key} /></code> },
     { title: "Arguments", wide: true, show: (row) => Object.keys(row.arguments).length > 0 && <Json value={row.arguments} /> },
     {
       title: "",
@@ -69,7 +74,7 @@ export function QueueBindings({ queue }: { queue: Queue }): JSX.Element {
   return (
     <>
       <Panel>
-        <Loaded live={live}>{(rows) => <Plain label="Bindings" rows={rows} keyOf={(row) => `${row.source} ${row.properties_key}`} columns={bindingColumns(live.refresh)} />}</Loaded>
+        <Loaded live={live}>{(rows) => <Plain label="Bindings" rows={rows} keyOf={(row) => `${row.source} ${row.properties_key}`} columns={bindingColumns(live.refresh, "To")} />}</Loaded>
       </Panel>
       <Drawer title="Bind it to an exchange">
         <AddBinding

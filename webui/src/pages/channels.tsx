@@ -28,7 +28,7 @@ export interface Channel {
   messages_unconfirmed: number;
   messages_uncommitted?: number;
   consumer_count: number;
-  connection_details: { name: string };
+  connection_details: { name: string; user_provided_name?: string };
   message_stats?: Stats;
   consumer_details?: Consumer[];
 }
@@ -38,7 +38,16 @@ export function rateOf(stats: Stats | undefined, name: string): number {
 }
 
 export const CHANNEL_COLUMNS: Column<Channel>[] = [
-  { title: "Channel", sort: "name", show: (row) => <a href={href(["channels", row.name])}>{row.name}</a> },
+  {
+    title: "Channel",
+    sort: "name",
+    show: ({ name, number, connection_details: client }) => (
+      <>
+        <a href={href(["channels", name])}>{client.user_provided_name ? `${client.user_provided_name} (${number})` : name}</a>
+        {client.user_provided_name && <div class="dim small wide">{name}</div>}
+      </>
+    ),
+  },
   { title: "User", sort: "user", wide: true, show: (row) => row.user },
   { title: "Vhost", sort: "vhost", wide: true, show: (row) => <code>{row.vhost}</code> },
   { title: "Node", sort: "node", wide: true, show: (row) => shortNode(row.node) },
@@ -80,7 +89,7 @@ export function ChannelPage({ name }: { name: string }): JSX.Element {
   const live = useLive<Channel>(`channels/${quote(name)}?${spanQuery(span, "msg_rates")}`);
   return (
     <>
-      <PageHead title={name} trail={[["Channels", "#/channels"]]}>
+      <PageHead title={name} trail={[["Channels", "#/channels"]]} sub={live.data?.connection_details.user_provided_name && `of ${live.data.connection_details.user_provided_name}`}>
         <SpanChoice />
       </PageHead>
       <Loaded live={live}>
@@ -90,7 +99,7 @@ export function ChannelPage({ name }: { name: string }): JSX.Element {
               <Panel title="Message rates">
                 <Chart title="Message rates" lines={rateLines(row.message_stats, MESSAGE_RATES)} show={rate} />
               </Panel>
-              <Panel title="About it" actions={<Badge tone={stateTone(row.state)}>{row.state}</Badge>}>
+              <Panel title="Details" actions={<Badge tone={stateTone(row.state)}>{row.state}</Badge>}>
                 <Facts
                   rows={[
                     ["Connection", <a href={href(["connections", row.connection_details.name])}>{row.connection_details.name}</a>],
@@ -108,7 +117,7 @@ export function ChannelPage({ name }: { name: string }): JSX.Element {
               </Panel>
             </div>
             <Panel title="Consumers">
-              <Plain label="Consumers" rows={row.consumer_details ?? []} keyOf={(each) => each.consumer_tag} columns={CONSUMER_COLUMNS} empty={<strong>Nothing is consumed on this channel.</strong>} />
+              <Plain label="Consumers" rows={row.consumer_details ?? []} keyOf={(each) => each.consumer_tag} columns={CONSUMER_COLUMNS.filter(({ title }) => title !== "Channel" && title !== "User")} empty={<strong>Nothing is consumed on this channel.</strong>} />
             </Panel>
           </>
         )}

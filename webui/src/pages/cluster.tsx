@@ -12,7 +12,8 @@ import { askRebalance } from "../rebalance";
 import { href, place, setQuery } from "../router";
 import { follow } from "../sse";
 import { within } from "../state";
-import { grouped, groupWording, joined, keyOf, lanes, NAMES, OWN_NAMES, toneOf, wording } from "../timeline";
+import { grouped, groupWording, isBusy, joined, keyOf, lanes, NAMES, OWN_NAMES, toneOf, withLosses, wording } from "../timeline";
+import { TryOut } from "../tryout";
 import type { ClusterEvent, ClusterStatus, Queue } from "../types";
 
 const EVENTS_MAX = 500;
@@ -52,17 +53,18 @@ function Members({ status }: { status: ClusterStatus }): JSX.Element {
           <span>{parted.map(([node, others]) => `${shortNode(node)} does not see ${others.map(shortNode).join(", ")}`).join("; ")}</span>
         </div>
       )}
-      <div class="tiles members">
+      <div class={`tiles members ${status.nodes.length > 12 ? "many" : ""}`}>
         {status.nodes.map((node) => (
-          <a class={`tile ${node.running ? "" : "down"}`} href={href(["nodes", node.name])} key={node.name}>
+          <a class={`tile ${node.running ? "" : "down"}`} href={href(["nodes", node.name])} key={node.name} title={node.name}>
             <span class="tile-value">{shortNode(node.name)}</span>
             <span class="tile-note">
-              <Badge tone={node.running ? "good" : "bad"}>{node.running ? "running" : "down"}</Badge> {node.role === "leader" && <Badge tone="accent">metadata leader</Badge>} {node.name === status.node && <Badge>shows this page</Badge>}{" "}
+              <Badge tone={node.running ? "good" : "bad"}>{node.running ? "running" : "down"}</Badge> {node.role === "leader" && <Badge tone="accent">metadata leader</Badge>} {node.name === status.node && <Badge title="this page comes from it">this node</Badge>}{" "}
               {node.alarms?.map((alarm) => <Badge tone="bad">{alarm}</Badge>)}
             </span>
           </a>
         ))}
       </div>
+      <TryOut status={status} />
     </>
   );
 }
@@ -96,7 +98,7 @@ function useEvents(): { events: ClusterEvent[]; isConnected: boolean; failed: st
 function Timeline({ status }: { status: ClusterStatus | null }): JSX.Element {
   const { events: own, isConnected, failed } = useEvents();
   const theirs = useTheirs(status?.node);
-  const all = joined(own, theirs, 2 * EVENTS_MAX);
+  const all = withLosses(joined(own, theirs, 2 * EVENTS_MAX));
   const nodes = status?.nodes.map((node) => node.name) ?? [];
   const span = place.value.query.get("span") ?? "1h";
   const lengthMs = SPANS[span]?.[1] ?? null;
@@ -114,7 +116,7 @@ function Timeline({ status }: { status: ClusterStatus | null }): JSX.Element {
               onChange={(next) => setQuery({ span: next === "1h" ? null : next })}
               options={Object.entries(SPANS).map(([key, [title]]) => [key, title])}
             />
-            <Badge tone={isConnected ? "good" : "warn"}>{isConnected ? "live" : "not connected"}</Badge>
+            <Badge tone={isConnected ? "good" : "warn"}>{isConnected ? "live" : "connecting again …"}</Badge>
           </>
         }
       >
@@ -175,6 +177,8 @@ const SPANS: Record<string, [string, number | null]> = {
   "7d": ["7 d", 604_800_000],
   all: ["all", null],
 };
+/** With more nodes than that, those that nothing happened to have no lane. */
+const LANES_MAX = 20;
 const LANE = 30;
 const LEFT = 90;
 /** Ticks along the time, first and last among them. */
@@ -196,12 +200,13 @@ function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string; 
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);
   }, []);
-  const rows = lanes(props.events, props.nodes, props.asked);
   const first = props.events[0]?.timestamp ?? now;
   // At least a minute, so that the first events are not at both ends at once; no more than there is.
   const longest = props.lengthMs === null ? first : Math.max(first - 5000, now - props.lengthMs);
   const from = Math.min(longest, now - 60000);
   const x = (at: number) => LEFT + ((width - LEFT - 12) * (Math.max(at, from) - from)) / Math.max(1, now - from);
+  const all = lanes(props.events, props.nodes, props.asked);
+  const rows = all.length > LANES_MAX ? all.filter((lane) => isBusy(lane, from)) : all;
   const isSeen = (span: { to: number | null }) => span.to === null || span.to > from;
   const tickCount = width > 600 ? TICKS : 2;
   const ticks = Array.from({ length: tickCount }, (_, i) => from + ((now - from) * i) / (tickCount - 1));
@@ -241,6 +246,7 @@ function Lanes(props: { events: ClusterEvent[]; nodes: string[]; asked: string; 
           </text>
         ))}
       </svg>
+      {rows.length < all.length && <p class="dim small">{plural(all.length - rows.length, "node")} that nothing happened to in this time are left out.</p>}
     </div>
   );
 }
@@ -269,7 +275,7 @@ function Sign({ kind, title }: { kind: Kind; title?: string }): JSX.Element {
 
 function Matrix({ nodes, down }: { nodes: string[]; down: string[] }): JSX.Element {
   return (
-    <Panel>
+    <Panel class="matrix">
       <p class="dim small key">
         {(Object.keys(KINDS) as Kind[]).map((kind) => (
           <span key={kind} class="key-item">
@@ -290,7 +296,7 @@ function Matrix({ nodes, down }: { nodes: string[]; down: string[] }): JSX.Eleme
               </a>
             ),
           },
-          { title: "State", show: (row) => <Badge tone={stateTone(row.state)}>{row.state ?? "?"}</Badge> },
+          { title: "State", wide: true, show: (row) => <Badge tone={stateTone(row.state)}>{row.state ?? "?"}</Badge> },
           ...nodes.map((node) => ({
             title: down.includes(node) ? `${shortNode(node)} (down)` : shortNode(node),
             centred: true,
@@ -302,7 +308,8 @@ function Matrix({ nodes, down }: { nodes: string[]; down: string[] }): JSX.Eleme
         ]}
         foot={(rows) => (
           <tr>
-            <td colSpan={2}>On this page</td>
+            <td>On this page</td>
+            <td class="wide" />
             {nodes.map((node) => {
               const kinds = rows.map((row) => kindOf(row, node));
               return (

@@ -101,7 +101,7 @@ export function ConnectionsPage(): JSX.Element {
               show: (row) => (
                 <>
                   <a href={href(["connections", row.name])}>{row.user_provided_name ?? row.name}</a>
-                  {row.user_provided_name && <div class="dim small">{row.name}</div>}
+                  {row.user_provided_name && <div class="dim small wide">{row.name}</div>}
                 </>
               ),
             },
@@ -110,7 +110,7 @@ export function ConnectionsPage(): JSX.Element {
             { title: "Node", sort: "node", wide: true, show: (row) => shortNode(row.node) },
             { title: "State", sort: "state", show: (row) => <Badge tone={stateTone(row.state)}>{row.state}</Badge> },
             { title: "TLS", wide: true, show: (row) => (row.ssl ? "yes" : "no") },
-            { title: "Channels", sort: "channels", numeric: true, show: (row) => row.channels },
+            { title: "Channels", sort: "channels", numeric: true, wide: true, show: (row) => row.channels },
             { title: "From client", sort: "recv_oct_details.rate", numeric: true, wide: true, show: (row) => `${bytes(Math.round(row.recv_oct_details?.rate ?? 0))}/s` },
             { title: "To client", sort: "send_oct_details.rate", numeric: true, wide: true, show: (row) => `${bytes(Math.round(row.send_oct_details?.rate ?? 0))}/s` },
             { title: "Peer", sort: "peer_host", wide: true, hidden: true, show: (row) => <code>{`${row.peer_host}:${row.peer_port}`}</code> },
@@ -130,10 +130,10 @@ export function ConnectionPage({ name }: { name: string }): JSX.Element {
   const live = useLive<Connection>(`connections/${quote(name)}?${spanQuery(span, "data_rates")}`);
   const channels = useLive<Channel[]>(`connections/${quote(name)}/channels`);
   return (
-    <Loaded live={live}>
+    <Loaded live={live} head={<PageHead title={name} trail={[["Connections", "#/connections"]]} />}>
       {(row) => (
         <>
-          <PageHead title={row.user_provided_name ?? row.name} trail={[["Connections", "#/connections"]]} sub={row.name}>
+          <PageHead title={row.user_provided_name ?? row.name} trail={[["Connections", "#/connections"]]} sub={row.user_provided_name && row.name}>
             <SpanChoice />
             {mayClose(row) && (
               <button type="button" class="danger" onClick={() => close([row], () => go(["connections"]))}>
@@ -150,9 +150,10 @@ export function ConnectionPage({ name }: { name: string }): JSX.Element {
                   ["send_oct", "To client"],
                 ])}
                 show={(value) => `${bytes(Math.round(value))}/s`}
+                isBytes
               />
             </Panel>
-            <Panel title="About it" actions={<Badge tone={stateTone(row.state)}>{row.state}</Badge>}>
+            <Panel title="Details" actions={<Badge tone={stateTone(row.state)}>{row.state}</Badge>}>
               <Facts
                 rows={[
                   ["User", row.user],

@@ -1,6 +1,6 @@
 // Consumers as tables show them.
 
-import { Badge } from "../parts/small";
+import { Badge, Name } from "../parts/small";
 import type { Column } from "../parts/table";
 import { href } from "../router";
 import type { Consumer } from "../types";
@@ -10,11 +10,17 @@ export const CONSUMER_COLUMNS: Column<Consumer>[] = [
   {
     title: "Queue",
     wide: true,
-    show: (row) => row.queue && <a href={href(["queues", row.queue.vhost, row.queue.name])}>{row.queue.name}</a>,
+    show: (row) => row.queue && <a href={href(["queues", row.queue.vhost, row.queue.name])}><Name text={row.queue.name} /></a>,
   },
   {
     title: "Channel",
-    show: (row) => row.channel_details?.name && <a href={href(["channels", row.channel_details.name])}>{row.channel_details.name}</a>,
+    show: ({ channel_details: channel }) =>
+      channel?.name && (
+        <>
+          <a href={href(["channels", channel.name])}>{channel.user_provided_name ?? channel.name}</a>
+          {channel.user_provided_name && <div class="dim small wide">{channel.name}</div>}
+        </>
+      ),
   },
   { title: "User", wide: true, show: (row) => row.channel_details?.user || "–" },
   { title: "Acknowledges", wide: true, show: (row) => (row.ack_required ? "yes" : "no") },

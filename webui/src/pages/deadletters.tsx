@@ -5,6 +5,7 @@ import { act, quote } from "../api";
 import { type Cause, type CauseAnswer, counted, type Counted, matchOf, NOTHING, reasonText } from "../deadletters";
 import { bytes, clock, count, plural, shortNode } from "../format";
 import { useLive } from "../live";
+import { CopyButton } from "../parts/copy";
 import { Badge, Bar, Empty, Failure, Name, PageHead, Panel, Time } from "../parts/small";
 import type { PageOf } from "../parts/table";
 import { askRedrive } from "../redrive";
@@ -134,8 +135,8 @@ function OneQueue({ row }: { row: DeadLetterQueue }): JSX.Element {
       )}
       {found && found.causes.length === 0 && found.isOver && <p class="dim">It is empty: nothing has died lately.</p>}
       {found && found.causes.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label={`Causes of the dead letters in ${row.name}`}>
-          <table class="causes">
+        <div class="scroll tabled" tabIndex={0} role="region" aria-label={`Causes of the dead letters in ${row.name}`}>
+          <table class="causes cards">
             <thead>
               <tr>
                 <th scope="col">Cause</th>
@@ -152,8 +153,8 @@ function OneQueue({ row }: { row: DeadLetterQueue }): JSX.Element {
                 <th scope="col" class="num wide">
                   Size
                 </th>
-                <th scope="col">
-                  <span class="hidden">What to do</span>
+                <th class="row-end">
+                  <CopyButton label={`Causes in ${row.name}`} rows={found.causes} isSmall />
                 </th>
               </tr>
             </thead>
@@ -175,21 +176,21 @@ function OneCause(props: { cause: Cause; queue: Queue | null; row: DeadLetterQue
   return (
     <tbody>
       <tr>
-        <td>{reasonText(cause.reason)}</td>
-        <td>
+        <td data-label="Cause">{reasonText(cause.reason)}</td>
+        <td data-label="In queue">
           {cause.queue && (
             <a href={href(["queues", row.vhost, cause.queue])}>
               <Name text={cause.queue} />
             </a>
           )}
         </td>
-        <td class="wide">{cause.reason !== null && <code>{cause.exchange || "(default exchange)"}</code>}</td>
-        <td class="wide">
+        <td class="wide" data-label="Published to">{cause.reason !== null && <code>{cause.exchange || "(default exchange)"}</code>}</td>
+        <td class="wide" data-label="Died">
           {oldest !== null && oldest !== newest && `${clock(oldest)} – `}
           {newest === null ? "–" : <Time at={newest} />}
         </td>
-        <td class="num">{count(cause.messages)}</td>
-        <td class="num wide">{bytes(cause.bytes)}</td>
+        <td class="num" data-label="Messages">{count(cause.messages)}</td>
+        <td class="num wide" data-label="Size">{bytes(cause.bytes)}</td>
         <td class="row-end">
           <button type="button" class="quiet" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
             {isOpen ? "Hide" : "Example"}

@@ -6,7 +6,7 @@ import { summary, type Summary } from "../definitions";
 import { count } from "../format";
 import { ask, attempt } from "../parts/dialog";
 import { Field, VhostChoice } from "../parts/forms";
-import { Command, PageHead, Panel } from "../parts/small";
+import { PageHead, Panel, Same } from "../parts/small";
 
 export function DefinitionsPage(): JSX.Element {
   const [where, setWhere] = useState(may.administrate() ? "" : "/");
@@ -75,9 +75,7 @@ export function DefinitionsPage(): JSX.Element {
             <button type="button" class="primary" onClick={() => void download()}>
               Download
             </button>
-            <p class="same full">
-              <Command text="warrenctl export_definitions definitions.json" />
-            </p>
+            <Same text="warrenctl export_definitions definitions.json" />
           </div>
         </Panel>
         {may.administrate() && (

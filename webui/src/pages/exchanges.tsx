@@ -4,18 +4,26 @@ import { useState } from "preact/hooks";
 import { act, curlOf, quote } from "../api";
 import { plural, rate, shellCommands } from "../format";
 import { useLive } from "../live";
+import { Chart } from "../parts/chart";
 import { ask, attempt } from "../parts/dialog";
-import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Arguments, Badge, Empty, Facts, Loaded, PageHead, Panel, Same } from "../parts/small";
+import { Choice, Drawer, DrawerButton, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
+import { Arguments, Badge, Empty, Facts, Loaded, Name, PageHead, Panel, Rate, Same } from "../parts/small";
 import { List, Plain } from "../parts/table";
-import { go, href } from "../router";
+import { go, href, place } from "../router";
+import { rateLines, spanQuery } from "../samples";
 import { vhost, within } from "../state";
 import type { Binding, Exchange } from "../types";
 import { AddBinding, bindingColumns, pathName } from "./bindings";
 import { rateOf } from "./channels";
 import { Publish } from "./messages";
+import { SpanChoice } from "./overview";
 
 const TYPES = ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message"];
+
+const EXCHANGE_RATES: [string, string][] = [
+  ["publish_in", "Published to it"],
+  ["publish_out", "Passed on to queues"],
+];
 
 function isBuiltIn(name: string): boolean {
   return name === "" || name.startsWith("amq.");
@@ -54,7 +62,9 @@ function askDelete(rows: Exchange[], done: () => void): void {
 export function ExchangesPage(): JSX.Element {
   return (
     <>
-      <PageHead title="Exchanges" />
+      <PageHead title="Exchanges">
+        <DrawerButton title="Add an exchange" />
+      </PageHead>
       <Panel>
         <List<Exchange>
           path={within("exchanges")}
@@ -75,7 +85,7 @@ export function ExchangesPage(): JSX.Element {
               sort: "name",
               show: (row) => (
                 <>
-                  <a href={href(["exchanges", row.vhost, pathName(row.name)])}>{row.name || "(default exchange)"}</a>
+                  <a href={href(["exchanges", row.vhost, pathName(row.name)])}><Name text={row.name || "(default exchange)"} /></a>
                   {!vhost.value && row.vhost !== "/" && <div class="dim small">in {row.vhost}</div>}
                 </>
               ),
@@ -93,8 +103,8 @@ export function ExchangesPage(): JSX.Element {
                 </span>
               ),
             },
-            { title: "In", numeric: true, show: (row) => (row.message_stats ? rate(rateOf(row.message_stats, "publish_in")) : "–") },
-            { title: "Out", numeric: true, show: (row) => (row.message_stats ? rate(rateOf(row.message_stats, "publish_out")) : "–") },
+            { title: "In", sort: "message_stats.publish_in_details.rate", numeric: true, show: (row) => <Rate value={rateOf(row.message_stats, "publish_in")} /> },
+            { title: "Out", sort: "message_stats.publish_out_details.rate", numeric: true, show: (row) => <Rate value={rateOf(row.message_stats, "publish_out")} /> },
           ]}
         />
       </Panel>
@@ -149,7 +159,8 @@ function AddExchange(): JSX.Element {
 
 export function ExchangePage(props: { vhost: string; name: string }): JSX.Element {
   const path = `exchanges/${quote(props.vhost, props.name)}`;
-  const live = useLive<Exchange>(path);
+  const span = place.value.query.get("span") ?? "10m";
+  const live = useLive<Exchange>(`${path}?${spanQuery(span, "msg_rates")}`);
   const from = useLive<Binding[]>(`${path}/bindings/source`);
   const to = useLive<Binding[]>(`${path}/bindings/destination`);
   const refresh = () => {
@@ -157,7 +168,7 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
     to.refresh();
   };
   return (
-    <Loaded live={live}>
+    <Loaded live={live} head={<PageHead title={props.name} trail={[["Exchanges", "#/exchanges"]]} />}>
       {(exchange) => (
         <>
           <PageHead
@@ -169,23 +180,29 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
               </>
             }
           >
+            <SpanChoice />
             {!isBuiltIn(exchange.name) && (
               <button type="button" class="danger" onClick={() => askDelete([exchange], () => go(["exchanges"]))}>
                 Delete …
               </button>
             )}
           </PageHead>
-          <Panel title="About it">
-            <Facts
-              rows={[
-                ["Durable", exchange.durable ? "yes" : "no"],
-                ["Auto-delete", exchange.auto_delete ? "yes" : "no"],
-                ["Internal", exchange.internal ? "yes" : "no"],
-                ["Policy", exchange.policy ?? "none"],
-                ["Arguments", <Arguments value={exchange.arguments} />],
-              ]}
-            />
-          </Panel>
+          <div class="two">
+            <Panel title="Message rates">
+              <Chart title="Message rates" lines={rateLines(exchange.message_stats, EXCHANGE_RATES)} show={rate} />
+            </Panel>
+            <Panel title="Details">
+              <Facts
+                rows={[
+                  ["Durable", exchange.durable ? "yes" : "no"],
+                  ["Auto-delete", exchange.auto_delete ? "yes" : "no"],
+                  ["Internal", exchange.internal ? "yes" : "no"],
+                  ["Policy", exchange.policy ? <a href={href(["policies"], { name: exchange.policy })}>{exchange.policy}</a> : "none"],
+                  ["Arguments", <Arguments value={exchange.arguments} />],
+                ]}
+              />
+            </Panel>
+          </div>
           {exchange.name === "" ? (
             <Panel title="Leads to">
               <p class="dim">Every queue, by its name as the routing key. Nothing can be bound to it.</p>
@@ -195,13 +212,13 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
               <Panel title="Leads to">
                 <Loaded live={from}>
                   {(rows) => (
-                    <Plain label="Bindings from here" rows={rows} keyOf={(row) => `${row.destination_type} ${row.destination} ${row.properties_key}`} columns={bindingColumns(refresh)} empty={<strong>Nothing is bound: what is published here is dropped or returned.</strong>} />
+                    <Plain label="Bindings from here" rows={rows} keyOf={(row) => `${row.destination_type} ${row.destination} ${row.properties_key}`} columns={bindingColumns(refresh, "From")} empty={<strong>Nothing is bound: what is published here is dropped or returned.</strong>} />
                   )}
                 </Loaded>
               </Panel>
               {(to.data?.length ?? 0) > 0 && (
                 <Panel title="Fed by">
-                  <Plain label="Bindings to here" rows={to.data ?? []} keyOf={(row) => `${row.source} ${row.properties_key}`} columns={bindingColumns(refresh)} />
+                  <Plain label="Bindings to here" rows={to.data ?? []} keyOf={(row) => `${row.source} ${row.properties_key}`} columns={bindingColumns(refresh, "To")} />
                 </Panel>
               )}
               <Drawer title="Bind something to it">

@@ -53,6 +53,7 @@ function Table(props: { title: string; path: string; what: string; limits: strin
         await act("DELETE", `${props.path}/${quote(row.of, row.limit)}`);
         live.refresh();
       },
+      done: `${row.of} has no ${row.limit} any more`,
     });
   }
   return (
@@ -82,7 +83,7 @@ function Table(props: { title: string; path: string; what: string; limits: strin
         )}
       </Loaded>
       {may.administrate() && (
-        <Drawer title="Set a limit">
+        <Drawer title={`Set a limit of a ${props.what === "user" ? "user" : "virtual host"}`}>
           <form class="form" onSubmit={(event) => void save(event)}>
             <Field label={props.what === "user" ? "User" : "Virtual host"}>{props.what === "user" ? <Text value={of} onChange={setOf} required /> : <VhostChoice value={of} onChange={setOf} />}</Field>
             <Field label="Limit">

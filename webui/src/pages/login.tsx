@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { ApiFailure, logIn } from "../api";
+import { ApiFailure, logIn, wasEnded } from "../api";
 import { Field, Text } from "../parts/forms";
 
 export function LoginPage(): JSX.Element {
@@ -27,6 +27,11 @@ export function LoginPage(): JSX.Element {
       <form onSubmit={(event) => void enter(event)}>
         <img src="./warren.svg" width="56" height="56" alt="" />
         <h1>Warren</h1>
+        {wasEnded.value && !wrong && (
+          <div class="notice warn" role="status">
+            Your session has ended. Log in to go on where you were.
+          </div>
+        )}
         <Field label="User">
           <Text name="username" autocomplete="username" value={name} onChange={setName} required />
         </Field>

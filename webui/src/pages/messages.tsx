@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { act, ApiFailure, curlOf, quote } from "../api";
+import { copyText } from "../copy";
 import { reasonText } from "../deadletters";
 import { bytes, clock, count, plural, shellWord } from "../format";
 import { ask, attempt, say } from "../parts/dialog";
@@ -35,6 +36,9 @@ export function MessageView({ message, number }: { message: Message; number: num
           {message.payload_encoding !== "string" && ", shown as base64"}
           {message.redelivered && ", redelivered"}
         </span>
+        <button type="button" class="quiet" aria-label={`Copy the body of message ${number}`} onClick={() => void attempt(() => copyText(message.payload), "The body is copied")}>
+          copy
+        </button>
       </header>
       <pre tabIndex={0}>{text.slice(0, SHOWN_CHARACTERS) || "(empty)"}{text.length > SHOWN_CHARACTERS && "\n…"}</pre>
       <Redriven mark={(headers as Record<string, unknown> | undefined)?.["x-redriven"]} />
@@ -80,21 +84,23 @@ function Redriven({ mark }: { mark: unknown }): JSX.Element | null {
 function Deaths({ deaths }: { deaths: unknown }): JSX.Element | null {
   if (!Array.isArray(deaths) || deaths.length === 0) return null;
   return (
-    <ol class="deaths" aria-label="x-death">
-      {(deaths as Death[]).map((death) => (
-        <li>
-          <strong>{reasonText(death.reason ?? "died")}</strong> in <code>{death.queue}</code>
-          {(death.count ?? 1) > 1 && `, ${count(death.count)} times`}, published to <code>{death.exchange || "(default exchange)"}</code> with <code>{death["routing-keys"]?.join(", ")}</code>
-          {typeof death.time === "number" && (
-            <>
-              {" "}
-              <Time at={death.time * 1000} />
-            </>
-          )}{" "}
-          <span class="dim">x-death</span>
-        </li>
-      ))}
-    </ol>
+    <>
+      <p class="dim small">x-death, the newest first</p>
+      <ol class="deaths" aria-label="x-death">
+        {(deaths as Death[]).map((death) => (
+          <li>
+            <strong>{reasonText(death.reason ?? "died")}</strong> in <code>{death.queue}</code>
+            {(death.count ?? 1) > 1 && `, ${count(death.count)} times`}, published to <code>{death.exchange || "(default exchange)"}</code> with <code>{death["routing-keys"]?.join(", ")}</code>
+            {typeof death.time === "number" && (
+              <>
+                {" "}
+                <Time at={death.time * 1000} />
+              </>
+            )}
+          </li>
+        ))}
+      </ol>
+    </>
   );
 }
 
@@ -141,8 +147,8 @@ function Look({ queue }: { queue: Queue }): JSX.Element {
       actions={
         <>
           <Choice label="How many" value={amount} onChange={setAmount} options={["1", "10", "50"].map((each) => [each, each])} />
-          <button type="button" aria-pressed={isTable} onClick={() => setTable(!isTable)}>
-            As a table
+          <button type="button" onClick={() => setTable(!isTable)}>
+            {isTable ? "One by one" : "As a table"}
           </button>
           <button type="button" class="primary" onClick={() => void look(0)}>
             Look

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { reasonText } from "../deadletters";
 import { bytes } from "../format";
 import { cellText, columnsOf, headerNames, headersOf, lastDeath } from "../messagecolumns";
+import { CopyButton } from "../parts/copy";
 import type { Message } from "../types";
 
 /** Messages as rows, their headers as columns: what dead letters have in common is seen at a glance. */
@@ -27,7 +28,7 @@ export function MessageTable({ messages, first, onOpen }: { messages: Message[];
           ))}
         </fieldset>
       )}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Messages as a table">
+      <div class="scroll tabled" tabIndex={0} role="region" aria-label="Messages as a table">
         <table>
           <thead>
             <tr>
@@ -38,6 +39,9 @@ export function MessageTable({ messages, first, onOpen }: { messages: Message[];
                 <th scope="col" key={name}>{name}</th>
               ))}
               <th scope="col" class="num">Size</th>
+              <th class="copy-cell">
+                <CopyButton label="Messages" rows={messages} isSmall />
+              </th>
             </tr>
           </thead>
           <tbody>
@@ -58,6 +62,7 @@ export function MessageTable({ messages, first, onOpen }: { messages: Message[];
                     <td key={name}>{cellText(headersOf(message)[name])}</td>
                   ))}
                   <td class="num">{bytes(message.payload_bytes)}</td>
+                  <td class="copy-cell" />
                 </tr>
               );
             })}

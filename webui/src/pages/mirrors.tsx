@@ -60,7 +60,7 @@ function Ring({ mirrors }: { mirrors: Mirrors }): JSX.Element {
             {shortNode(replica.node)}
           </text>
           <text class="spot-role" x={x} y={y + 12} text-anchor="middle">
-            {replica.role}
+            {roleText(replica)}
           </text>
         </g>
       ))}
@@ -85,7 +85,13 @@ function kindOf(replica: Replica): string {
 
 function describe(replica: Replica): string {
   const state = replica.online === false ? "down" : replica.synchronised ? "synchronised" : "not synchronised";
-  return `${replica.role}, ${state}`;
+  return `${roleText(replica)}, ${state}`;
+}
+
+/** One that is being filled is called a learner by the protocol; for who looks it is a mirror that is not there yet. */
+function roleText(replica: Replica): string {
+  if (replica.role !== "learner") return replica.role;
+  return replica.online === false ? "mirror" : "new mirror";
 }
 
 export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
@@ -99,7 +105,7 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
   const behind = mirrors.replicas.filter((replica) => !replica.synchronised && replica.online !== false);
   const explained = mirrors.explain?.length ? mirrors.explain : fallbackExplanation(mirrors);
 
-  function run(action: string, words: { title: string; text: string; verb: string; command?: string }, more: object = {}): void {
+  function run(action: string, words: { title: string; text: string; verb: string; done: string; command?: string }, more: object = {}): void {
     ask({
       title: words.title,
       body: <p>{words.text}</p>,
@@ -110,7 +116,7 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
         await act("POST", `${path}/actions`, { action, ...more });
         live.refresh();
       },
-      done: "Begun",
+      done: words.done,
     });
   }
 
@@ -173,6 +179,7 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
                     title: `Synchronise ${queue.name}?`,
                     text: `The messages of the queue are copied to ${behind.map((replica) => shortNode(replica.node)).join(", ")}. It goes on serving meanwhile.`,
                     verb: "Synchronise",
+                    done: "The copy begins",
                     command: `warrenctl sync_queue ${words}`,
                   })
                 }
@@ -188,6 +195,7 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
                     title: "Cancel the synchronisation?",
                     text: "What was copied so far stays on the mirrors, and they go on getting what is new. They are not in sync, and cannot take over, until the rest is copied or gone.",
                     verb: "Cancel it",
+                    done: "The copy stops",
                     command: `warrenctl cancel_sync_queue ${words}`,
                   })
                 }
@@ -201,7 +209,7 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
               </button>
             )}
           </div>
-          {may.makePolicies() && <Transfer mirrors={mirrors} onRun={(node) => run("transfer_leader", { title: `Make ${node} the master of ${queue.name}?`, text: "Publishers and consumers stay connected; the queue pauses for a moment and nothing is lost.", verb: "Transfer", command: `warrenctl transfer_master ${words} ${shellWord(node)}` }, { node })} />}
+          {may.makePolicies() && <Transfer mirrors={mirrors} onRun={(node) => run("transfer_leader", { title: `Make ${node} the master of ${queue.name}?`, text: "Publishers and consumers stay connected; the queue pauses for a moment and nothing is lost.", verb: "Transfer", done: `${shortNode(node)} takes over`, command: `warrenctl transfer_master ${words} ${shellWord(node)}` }, { node })} />}
         </Panel>
       </div>
       <Panel title="Copies">
@@ -210,8 +218,8 @@ export function QueueMirrors({ queue }: { queue: Queue }): JSX.Element {
           rows={mirrors.replicas}
           keyOf={(row) => row.node}
           columns={[
-            { title: "Node", show: (row) => <a href={href(["nodes", row.node])}>{row.node}</a> },
-            { title: "Role", show: (row) => row.role },
+            { title: "Node", show: (row) => <a class="whole" href={href(["nodes", row.node])}>{row.node}</a> },
+            { title: "Role", show: (row) => roleText(row) },
             {
               title: "State",
               show: (row) => <Badge tone={row.online === false ? "bad" : row.synchronised ? "good" : "warn"}>{row.online === false ? "down" : row.synchronised ? "synchronised" : "not synchronised"}</Badge>,

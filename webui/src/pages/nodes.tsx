@@ -6,7 +6,7 @@ import { useLive } from "../live";
 import { Chart } from "../parts/chart";
 import { Badge, Bar, Empty, Facts, Loaded, PageHead, Panel } from "../parts/small";
 import { place } from "../router";
-import { levelLines, rateLines, spanQuery } from "../samples";
+import { begun, levelLines, rateLines, spanQuery } from "../samples";
 import type { ClusterStatus, NodeInfo } from "../types";
 import { NodesTable, SpanChoice } from "./overview";
 
@@ -62,7 +62,7 @@ export function NodePage({ name }: { name: string }): JSX.Element {
                   />
                 </Panel>
                 <Panel title="Memory">
-                  <Chart title="Memory" lines={levelLines(node, [["mem_used", "Used"]])} show={bytes} />
+                  <Chart title="Memory" lines={begun(levelLines(node, [["mem_used", "Used"]]))} show={bytes} isBytes />
                   {memory.data && <MemoryParts parts={memory.data.memory} />}
                 </Panel>
               </div>
@@ -70,10 +70,12 @@ export function NodePage({ name }: { name: string }): JSX.Element {
                 <Panel title="Descriptors">
                   <Chart
                     title="Descriptors"
-                    lines={levelLines(node, [
-                      ["fd_used", "Descriptors"],
-                      ["sockets_used", "Sockets"],
-                    ])}
+                    lines={begun(
+                      levelLines(node, [
+                        ["fd_used", "Descriptors"],
+                        ["sockets_used", "Sockets"],
+                      ]),
+                    )}
                     show={short}
                   />
                 </Panel>

@@ -171,7 +171,7 @@ export function NodesTable({ nodes, status, title }: { nodes: NodeInfo[]; status
         rows={nodes}
         keyOf={(node) => node.name}
         columns={[
-          { title: "Name", show: (node) => <a href={href(["nodes", node.name])}>{node.name}</a> },
+          { title: "Name", show: (node) => <a class="whole" href={href(["nodes", node.name])}>{node.name}</a> },
           {
             title: "State",
             show: (node) => (
@@ -187,11 +187,11 @@ export function NodesTable({ nodes, status, title }: { nodes: NodeInfo[]; status
               node.running && (
                 <span class="gauge">
                   <Bar label={`Memory of ${node.name}`} part={node.mem_used ?? 0} whole={node.mem_limit ?? 0} tone={node.mem_alarm ? "bad" : "accent"} />
-                  {bytes(node.mem_used)}
+                  <span class="num" title={`publishers wait above ${bytes(node.mem_limit)}`}>{bytes(node.mem_used)}</span>
                 </span>
               ),
           },
-          { title: "Disk free", wide: true, show: (node) => node.running && bytes(node.disk_free) },
+          { title: "Disk free", wide: true, numeric: true, show: (node) => node.running && bytes(node.disk_free) },
           {
             title: "Descriptors",
             wide: true,

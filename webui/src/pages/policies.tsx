@@ -4,8 +4,8 @@ import { useEffect, useState } from "preact/hooks";
 import { act, may, quote } from "../api";
 import { count, plural, shellWord } from "../format";
 import { ask, attempt } from "../parts/dialog";
-import { Choice, Drawer, Field, type Pair, Pairs, pairsOf, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Command, Empty, Json, PageHead, Panel } from "../parts/small";
+import { Choice, Drawer, DrawerButton, Field, type Pair, Pairs, pairsOf, tableOf, Text, VhostChoice } from "../parts/forms";
+import { Empty, Json, PageHead, Panel, Same } from "../parts/small";
 import { List } from "../parts/table";
 import { href, place } from "../router";
 import { vhost, within } from "../state";
@@ -17,6 +17,16 @@ const KEYS = [
   "ha-sync-mode",
   "ha-promote-on-failure",
   "ha-promote-on-shutdown",
+  "ha-sync-batch-size",
+  "ha-sync-strategy",
+  "ha-min-in-sync",
+  "ha-max-lag",
+  "ha-deliver",
+  "ha-replication",
+  "ha-max-lag-messages",
+  "ha-max-lag-ms",
+  "ha-replication-window",
+  "ha-replicate",
   "message-ttl",
   "expires",
   "max-length",
@@ -80,7 +90,9 @@ export function PoliciesPage({ operator }: { operator: boolean }): JSX.Element {
       <PageHead
         title={operator ? "Operator policies" : "Policies"}
         sub={operator ? "Limits that hold whatever users' policies and arguments say." : "What holds for all queues and exchanges whose name matches. Of several, the highest priority wins."}
-      />
+      >
+        {mayChange && <DrawerButton title="Add / update a policy" />}
+      </PageHead>
       <Panel>
         <List<Policy>
           key={turn}
@@ -183,11 +195,9 @@ function PolicyForm(props: { operator: boolean; start: Policy; onDone: () => voi
         <button type="submit" class="primary" disabled={preview !== null && !preview.valid}>
           Save policy
         </button>
-        <p class="same full">
-          <Command text={command} />
-        </p>
+        <Same text={command} />
       </form>
-      <PreviewPanel preview={preview} where={where} name={name || "new policy"} />
+      <PreviewPanel preview={preview} where={where} name={name || "new policy"} applyTo={applyTo} />
     </div>
   );
 }
@@ -210,7 +220,7 @@ function usePreview(where: string, body: Record<string, unknown>): Preview | nul
   return preview;
 }
 
-function PreviewPanel({ preview, where, name }: { preview: Preview | null; where: string; name: string }): JSX.Element {
+function PreviewPanel({ preview, where, name, applyTo }: { preview: Preview | null; where: string; name: string; applyTo: string }): JSX.Element {
   return (
     <section class="preview" aria-live="polite">
       <h3>What it would do</h3>
@@ -218,7 +228,7 @@ function PreviewPanel({ preview, where, name }: { preview: Preview | null; where
       {preview?.error && <div class="notice warn">{preview.error}</div>}
       {preview && (
         <p>
-          Matches <strong>{plural(preview.matched, "name")}</strong> of {plural(preview.queues, "queue")} and {plural(preview.exchanges, "exchange")}
+          Matches <strong>{plural(preview.matched, "name")}</strong> of {[applyTo !== "exchanges" && plural(preview.queues, "queue"), applyTo !== "queues" && plural(preview.exchanges, "exchange")].filter(Boolean).join(" and ")}
           {preview.matched > 0 && preview.governed < preview.matched && <>; {count(preview.matched - preview.governed)} of them keep a policy of higher priority</>}.
         </p>
       )}

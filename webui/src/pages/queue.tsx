@@ -42,7 +42,7 @@ export function QueuePage(props: { vhost: string; name: string; tab: string }): 
             in virtual host <code>{vhost}</code>
             {live.data && (
               <>
-                , on {shortNode(live.data.node ?? "")} <MirrorMark row={live.data} /> <Badge tone={stateTone(live.data.state)}>{live.data.state ?? "?"}</Badge>
+                , on {shortNode(live.data.node ?? "")} <MirrorMark row={live.data} isLong /> <Badge tone={stateTone(live.data.state)}>{live.data.state ?? "?"}</Badge>
               </>
             )}
           </>
@@ -63,7 +63,7 @@ export function QueuePage(props: { vhost: string; name: string; tab: string }): 
           </>
         )}
       </PageHead>
-      <Tabs label="Parts of the queue" current={tab} tabs={TABS.map(([key, title]) => [key, title, href(["queues", vhost, name, ...(key === "overview" ? [] : [key])])])} />
+      <Tabs label="Parts of the queue" current={tab} tabs={TABS.map(([key, title]) => [key, title, href(["queues", vhost, name, ...(key === "overview" ? [] : [key])]), noteOf(key, live.data)])} />
       {live.data?.paused && (
         <div class="notice warn" role="status">
           <strong>Its consumers are paused.</strong>
@@ -76,6 +76,14 @@ export function QueuePage(props: { vhost: string; name: string; tab: string }): 
       <Loaded live={live}>{(queue) => <Part tab={tab} queue={queue} live={live} />}</Loaded>
     </>
   );
+}
+
+/** How much is behind a tab. */
+function noteOf(tab: string, queue: Queue | null): string | undefined {
+  if (!queue) return undefined;
+  const amounts: Record<string, number | undefined> = { messages: queue.messages, consumers: queue.consumers, unacked: queue.messages_unacknowledged };
+  const amount = tab === "mirrors" ? queue.slave_nodes?.length : amounts[tab];
+  return amount ? short(amount) : undefined;
 }
 
 function Part({ tab, queue, live }: { tab: string; queue: Queue; live: Live<Queue> }): JSX.Element {
@@ -144,7 +152,7 @@ function Summary({ queue }: { queue: Queue }): JSX.Element {
           <Chart title="Message rates" lines={rateLines(queue.message_stats, MESSAGE_RATES.filter(([field]) => field !== "confirm"))} show={rate} />
         </Panel>
       </div>
-      <Panel title="About it">
+      <Panel title="Details">
         <Facts rows={rows} />
       </Panel>
     </>

@@ -5,7 +5,7 @@ import { act, curlOf, may, quote } from "../api";
 import { askHarmless, commands, onQueues, type Outcome, told } from "../bulk";
 import { age, bytes, clock, count, plural, short, shortNode } from "../format";
 import { ask, attempt } from "../parts/dialog";
-import { Choice, Drawer, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
+import { Choice, Drawer, DrawerButton, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
 import { Badge, Empty, Name, PageHead, Panel, Rate, Same, stateTone } from "../parts/small";
 import { List } from "../parts/table";
 import { href } from "../router";
@@ -79,16 +79,22 @@ function Features({ row }: { row: Queue }): JSX.Element {
   );
 }
 
-export function MirrorMark({ row }: { row: Queue }): JSX.Element | null {
+export function MirrorMark({ row, isLong }: { row: Queue; isLong?: boolean }): JSX.Element | null {
   const mirrors = row.slave_nodes ?? [];
   if (mirrors.length === 0) return null;
   const inSync = row.synchronised_slave_nodes?.length ?? 0;
-  const text = inSync === mirrors.length ? `+${mirrors.length}` : `+${inSync} of ${mirrors.length}`;
+  const isWhole = inSync === mirrors.length;
+  const few = isWhole ? `+${mirrors.length}` : `+${inSync} of ${mirrors.length}`;
+  const text = isLong ? `${isWhole ? plural(inSync, "mirror") : `${inSync} of ${plural(mirrors.length, "mirror")}`} in sync` : few;
   return (
-    <Badge tone={inSync === mirrors.length ? "good" : "warn"} title={`mirrors: ${mirrors.join(", ")}; ${inSync} synchronised`}>
+    <Badge tone={isWhole ? "good" : "warn"} title={`mirrors: ${mirrors.join(", ")}; ${inSync} synchronised`}>
       {text}
     </Badge>
   );
+}
+
+function sumOf(rows: Queue[], amount: (row: Queue) => number | undefined): number {
+  return rows.reduce((sum, row) => sum + (amount(row) ?? 0), 0);
 }
 
 function list(rows: Queue[], field: "messages" | "messages_ready"): JSX.Element {
@@ -162,7 +168,9 @@ export function askDelete(rows: Queue[], done: () => void): void {
 export function QueuesPage(): JSX.Element {
   return (
     <>
-      <PageHead title="Queues" />
+      <PageHead title="Queues">
+        <DrawerButton title="Add a queue" />
+      </PageHead>
       <Panel>
         <List<Queue>
           path={within("queues")}
@@ -221,8 +229,8 @@ export function QueuesPage(): JSX.Element {
               ),
             },
             { title: "State", sort: "state", show: (row) => <Badge tone={stateTone(row.state)}>{row.state ?? "?"}</Badge> },
-            { title: "Ready", sort: "messages_ready", numeric: true, show: (row) => count(row.messages_ready) },
-            { title: "Unacked", sort: "messages_unacknowledged", numeric: true, show: (row) => count(row.messages_unacknowledged) },
+            { title: "Ready", sort: "messages_ready", numeric: true, show: (row) => count(row.messages_ready), total: (rows) => count(sumOf(rows, (row) => row.messages_ready)) },
+            { title: "Unacked", sort: "messages_unacknowledged", numeric: true, show: (row) => count(row.messages_unacknowledged), total: (rows) => count(sumOf(rows, (row) => row.messages_unacknowledged)) },
             {
               title: "Oldest",
               sort: "oldest_message_age_seconds",
@@ -231,10 +239,10 @@ export function QueuesPage(): JSX.Element {
               wide: true,
               show: (row) => age(row.oldest_message_age_seconds, row.messages),
             },
-            { title: "Consumers", sort: "consumers", numeric: true, wide: true, show: (row) => short(row.consumers) },
-            { title: "In", sort: "message_stats.publish_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "publish")} /> },
-            { title: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "deliver_get")} /> },
-            { title: "Acked", sort: "message_stats.ack_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "ack")} /> },
+            { title: "Consumers", sort: "consumers", numeric: true, wide: true, show: (row) => short(row.consumers), total: (rows) => short(sumOf(rows, (row) => row.consumers)) },
+            { title: "In", sort: "message_stats.publish_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "publish")} />, total: (rows) => <Rate value={sumOf(rows, (row) => rateOf(row.message_stats, "publish"))} /> },
+            { title: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, wide: true, show: (row) => <Rate value={rateOf(row.message_stats, "deliver_get")} />, total: (rows) => <Rate value={sumOf(rows, (row) => rateOf(row.message_stats, "deliver_get"))} /> },
+            { title: "Acked", sort: "message_stats.ack_details.rate", numeric: true, wide: true, roomy: true, show: (row) => <Rate value={rateOf(row.message_stats, "ack")} />, total: (rows) => <Rate value={sumOf(rows, (row) => rateOf(row.message_stats, "ack"))} /> },
             {
               title: "Redelivered",
               sort: "message_stats.redeliver_details.rate",

@@ -125,7 +125,7 @@ export function SalvagePiecePage({ node, file }: { node: string; file: string })
           Throw away …
         </button>
       </PageHead>
-      <Panel title="About it" actions={<Badge tone="warn">put aside</Badge>}>
+      <Panel title="Details" actions={<Badge tone="warn">put aside</Badge>}>
         <Facts
           rows={[
             ["When", <Time at={Date.parse(piece.time)} />],

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { act, may, quote } from "../api";
 import { count, plural, rate, shellWord, shortNode } from "../format";
 import { ask, attempt } from "../parts/dialog";
-import { Choice, Drawer, Field, Text, VhostChoice } from "../parts/forms";
+import { Choice, Drawer, DrawerButton, Field, Text, VhostChoice } from "../parts/forms";
 import { Badge, Empty, Name, PageHead, Panel, Same, Time } from "../parts/small";
 import { List } from "../parts/table";
 import { definitionOf, endOf, NEW_SHOVEL, type Shovel, type ShovelForm, toneOf } from "../shovels";
@@ -82,6 +82,16 @@ function State({ row }: { row: Shovel }): JSX.Element {
         </div>
       )}
       {row.reason && <div class="small">{row.reason}</div>}
+      {row.last_error && row.last_error !== row.reason && (
+        <div class="small">
+          last error: {row.last_error}
+          {row.last_error_at && (
+            <>
+              , <Time at={row.last_error_at} />
+            </>
+          )}
+        </div>
+      )}
     </>
   );
 }
@@ -91,7 +101,9 @@ export function ShovelsPage(): JSX.Element {
   const again = () => setTurn((before) => before + 1);
   return (
     <>
-      <PageHead title="Shovels" sub="They move messages from a queue or exchange to another, here or on another broker, and lose none." />
+      <PageHead title="Shovels" sub="They move messages from a queue or exchange to another, here or on another broker, and lose none.">
+        {may.makePolicies() && <DrawerButton title="Add a shovel" />}
+      </PageHead>
       <Panel>
         <List<Shovel>
           key={turn}
@@ -115,7 +127,7 @@ export function ShovelsPage(): JSX.Element {
               ),
             },
             { title: "State", sort: "state", show: (row) => <State row={row} /> },
-            { title: "Source", show: (row) => <End row={row} side="src" /> },
+            { title: "Source", wide: true, show: (row) => <End row={row} side="src" /> },
             { title: "Destination", wide: true, show: (row) => <End row={row} side="dest" /> },
             { title: "Moved", sort: "forwarded", numeric: true, show: (row) => count(row.forwarded) },
             { title: "Rate", sort: "rate", numeric: true, wide: true, show: (row) => rate(row.rate) },
@@ -123,25 +135,10 @@ export function ShovelsPage(): JSX.Element {
             { title: "Left", sort: "remaining", numeric: true, wide: true, hidden: true, show: (row) => count(row.remaining) },
             { title: "Node", sort: "node", wide: true, hidden: true, show: (row) => shortNode(row.node ?? "") },
             {
-              title: "Last error",
-              wide: true,
-              show: (row) =>
-                row.last_error && row.last_error !== row.reason && (
-                  <>
-                    {row.last_error}
-                    {row.last_error_at && (
-                      <div class="small">
-                        <Time at={row.last_error_at} />
-                      </div>
-                    )}
-                  </>
-                ),
-            },
-            {
               title: "",
               show: (row) =>
                 may.makePolicies() && (
-                  <>
+                  <span class="row-actions">
                     <button type="button" class="quiet" onClick={() => askPause(row, again)}>
                       {row.state === "paused" ? "Resume …" : "Pause …"}
                     </button>
@@ -151,7 +148,7 @@ export function ShovelsPage(): JSX.Element {
                     <button type="button" class="quiet danger" onClick={() => askDelete(row, again)}>
                       Delete …
                     </button>
-                  </>
+                  </span>
                 ),
             },
           ]}

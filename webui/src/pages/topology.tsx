@@ -45,6 +45,15 @@ export function TopologyPage(): JSX.Element {
           return (
             <Panel>
               {isCut && <p class="notice warn">Only {count(own.length)} bindings are drawn. A filter shows the rest.</p>}
+              <p class="dim small key">
+                <span class="key-item">
+                  <span class="key-exchange" /> exchange
+                </span>
+                <span class="key-item">
+                  <span class="key-queue" /> queue
+                </span>
+                <span class="key-item">on an arrow: its routing keys</span>
+              </p>
               <Drawing picture={layOut(shown)} where={where} hover={hover} onHover={setHover} />
             </Panel>
           );
@@ -102,7 +111,7 @@ function Drawing(props: { picture: Picture; where: string; hover: string | null;
           >
             <rect class={`box ${box.kind}`} x={x(box)} y={y(box)} width={BOX_W} height={BOX_H} rx={box.kind === "exchange" ? BOX_H / 2 : 5} />
             <text class="box-name" x={x(box) + BOX_W / 2} y={y(box) + BOX_H / 2 + 4} text-anchor="middle">
-              {box.name.length > 24 ? `${box.name.slice(0, 23)}…` : box.name}
+              {box.name.length > 22 ? `${box.name.slice(0, 21)}…` : box.name}
             </text>
             <title>{box.name}</title>
           </a>

@@ -1,8 +1,8 @@
 import type { JSX } from "preact";
 
 import { quote } from "../api";
-import { duration, plural, shellWord } from "../format";
-import { Empty, Panel, Time } from "../parts/small";
+import { clock, duration, plural, shellWord } from "../format";
+import { Empty, Panel } from "../parts/small";
 import { List } from "../parts/table";
 import { href } from "../router";
 import type { ChannelDetails, Queue } from "../types";
@@ -29,13 +29,16 @@ export function Unacked({ queue }: { queue: Queue }): JSX.Element {
         keyOf={(row) => `${row.channel_details.name} ${row.delivery_tag}`}
         empty={<Empty title="Nobody holds a message of this queue." command={`warrenctl unacked -p ${shellWord(queue.vhost)} ${shellWord(queue.name)}`} />}
         columns={[
-          { title: "Held for", show: (row) => duration(row.age_ms) },
-          { title: "Since", wide: true, show: (row) => <Time at={row.delivered_at} /> },
+          { title: "Held for", show: (row) => <span class="whole">{duration(row.age_ms)}</span> },
+          { title: "Since", wide: true, show: (row) => clock(row.delivered_at) },
           {
             title: "By",
             show: (row) =>
               row.channel_details.connection_name ? (
-                <a href={href(["connections", row.channel_details.connection_name])}>{row.channel_details.connection_name}</a>
+                <>
+                  <a href={href(["connections", row.channel_details.connection_name])}>{row.channel_details.user_provided_name ?? row.channel_details.connection_name}</a>
+                  {row.channel_details.user_provided_name && <div class="dim small wide">{row.channel_details.connection_name}</div>}
+                </>
               ) : (
                 row.channel_details.name
               ),

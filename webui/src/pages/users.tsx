@@ -5,7 +5,7 @@ import { act, quote, session } from "../api";
 import { plural, shellCommands, shellWord } from "../format";
 import { useLive } from "../live";
 import { ask, attempt } from "../parts/dialog";
-import { Drawer, Field, Text, VhostChoice } from "../parts/forms";
+import { Drawer, DrawerButton, Field, Text, VhostChoice } from "../parts/forms";
 import { Arguments, Badge, Empty, Facts, Loaded, PageHead, Panel, Same } from "../parts/small";
 import { List, Plain } from "../parts/table";
 import { go, href } from "../router";
@@ -75,7 +75,9 @@ export function UsersPage(): JSX.Element {
   const [turn, setTurn] = useState(0);
   return (
     <>
-      <PageHead title="Users" />
+      <PageHead title="Users">
+        <DrawerButton title="Add a user" />
+      </PageHead>
       <Panel>
         <List<User>
           key={turn}
@@ -176,7 +178,7 @@ export function UserPage({ name }: { name: string }): JSX.Element {
       <Loaded live={live}>
         {(user) => (
           <>
-            <Panel title="About it">
+            <Panel title="Details">
               <Facts
                 rows={[
                   ["Tags", tagsOf(user).join(", ") || "none: AMQP only"],
@@ -208,6 +210,7 @@ export function PermissionsPanel(props: { rows: Permission[]; onChange: () => vo
         await act("DELETE", `permissions/${quote(row.vhost, row.user)}`);
         props.onChange();
       },
+      done: `${row.user} may not enter ${row.vhost} any more`,
     });
   }
   return (
@@ -298,6 +301,7 @@ function TopicPanel(props: { rows: TopicPermission[]; onChange: () => void; user
         await act("DELETE", `topic-permissions/${quote(row.vhost, row.user, row.exchange)}`);
         props.onChange();
       },
+      done: "The topic permissions are gone",
     });
   }
   return (

@@ -6,7 +6,7 @@ import { count, plural, rate, shellWord } from "../format";
 import { useLive } from "../live";
 import { Chart } from "../parts/chart";
 import { ask, attempt } from "../parts/dialog";
-import { Drawer, Field, Text } from "../parts/forms";
+import { Drawer, DrawerButton, Field, Text } from "../parts/forms";
 import { Badge, Facts, Loaded, PageHead, Panel, Same, Tile } from "../parts/small";
 import { List } from "../parts/table";
 import { go, href, place } from "../router";
@@ -53,7 +53,9 @@ export function VhostsPage(): JSX.Element {
   const [turn, setTurn] = useState(0);
   return (
     <>
-      <PageHead title="Virtual hosts" />
+      <PageHead title="Virtual hosts">
+        {may.administrate() && <DrawerButton title="Add a virtual host" />}
+      </PageHead>
       <Panel>
         <List<Vhost>
           key={turn}
@@ -122,14 +124,14 @@ export function VhostPage({ name }: { name: string }): JSX.Element {
     });
   }
   return (
-    <Loaded live={live}>
+    <Loaded live={live} head={<PageHead title={name} trail={[["Virtual hosts", "#/vhosts"]]} />}>
       {(row) => (
         <>
           <PageHead title={row.name} trail={[["Virtual hosts", "#/vhosts"]]} sub={row.description}>
             {may.administrate() && (
               <>
                 <button type="button" onClick={() => trace(row)}>
-                  {row.tracing ? "Stop tracing" : "Trace"}
+                  {row.tracing ? "Stop tracing …" : "Trace …"}
                 </button>
                 <button type="button" class="danger" onClick={() => void askDelete(row, () => go(["vhosts"]))}>
                   Delete …
@@ -146,7 +148,7 @@ export function VhostPage({ name }: { name: string }): JSX.Element {
           <Panel title="Message rates">
             <Chart title="Message rates" lines={rateLines(row.message_stats, MESSAGE_RATES)} show={rate} />
           </Panel>
-          <Panel title="About it">
+          <Panel title="Details">
             <Facts
               rows={[
                 ["Tags", row.tags?.join(", ")],

@@ -4,10 +4,10 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { clock } from "../format";
-import { ceiling, type Line } from "../samples";
+import { byteCeiling, ceiling, type Line } from "../samples";
 
 const HEIGHT = 180;
-const MARGIN = { left: 52, right: 10, top: 10, bottom: 22 };
+const MARGIN = { left: 62, right: 10, top: 10, bottom: 22 };
 
 export function useWidth(): [{ current: HTMLDivElement | null }, number] {
   const box = useRef<HTMLDivElement>(null);
@@ -28,22 +28,22 @@ export interface Scale {
   top: number;
 }
 
-export function scaleOf(lines: Line[]): Scale {
+export function scaleOf(lines: Line[], isBytes: boolean = false): Scale {
   const points = lines.flatMap((line) => line.points);
   const times = points.map((point) => point.at);
   return {
     from: times.length ? Math.min(...times) : 0,
     to: times.length ? Math.max(...times) : 1,
-    top: ceiling(points.reduce((most, point) => Math.max(most, point.value), 0)),
+    top: (isBytes ? byteCeiling : ceiling)(points.reduce((most, point) => Math.max(most, point.value), 0)),
   };
 }
 
-export function Chart(props: { title: string; lines: Line[]; show: (value: number) => string }): JSX.Element {
+export function Chart(props: { title: string; lines: Line[]; show: (value: number) => string; isBytes?: boolean }): JSX.Element {
   const [box, width] = useWidth();
   const [hidden, setHidden] = useState<Set<string>>(new Set());
   const [hover, setHover] = useState<number | null>(null);
   const shown = props.lines.filter((line) => !hidden.has(line.name));
-  const scale = scaleOf(shown);
+  const scale = scaleOf(shown, props.isBytes);
   const across = width - MARGIN.left - MARGIN.right;
   const down = HEIGHT - MARGIN.top - MARGIN.bottom;
   const x = (at: number) => MARGIN.left + (across * (at - scale.from)) / Math.max(1, scale.to - scale.from);
@@ -111,7 +111,7 @@ export function Chart(props: { title: string; lines: Line[]; show: (value: numbe
         )}
       </svg>
       <div class="legend">
-        {moment !== undefined && <span class="legend-time">{clock(moment)}</span>}
+        <span class="legend-time">{moment !== undefined ? clock(moment) : "now"}</span>
         {props.lines.map((line, i) => {
           const at = moment === undefined ? undefined : line.points.find((point) => point.at === moment)?.value;
           return (

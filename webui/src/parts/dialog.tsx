@@ -68,6 +68,8 @@ function Asked({ asked }: { asked: Question }): JSX.Element {
   const [told, setTold] = useState<ComponentChildren | null>(null);
   useEffect(() => {
     box.current?.showModal();
+    // To what has to be typed, whatever stands before it.
+    box.current?.querySelector<HTMLElement>("label.field input")?.focus();
   }, []);
 
   async function confirm(event: Event): Promise<void> {

@@ -1,7 +1,7 @@
 // Forms: fields with labels, and tables of arguments.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { useLive } from "../live";
 
@@ -110,14 +110,43 @@ export function Pairs(props: { label: string; pairs: Pair[]; onChange: (pairs: P
   );
 }
 
+const drawerId = (title: string) => `drawer-${title.replace(/\W+/g, "-").toLowerCase()}`;
+
+/** Brings a form that was opened before the eyes, and to the keyboard. */
+function enter(drawer: HTMLElement): void {
+  drawer.scrollIntoView({ block: "nearest" });
+  const first = drawer.querySelector<HTMLElement>('input:not([type="checkbox"])') ?? drawer.querySelector<HTMLElement>("select, textarea");
+  first?.focus();
+}
+
 /** A form that is out of the way until somebody wants it. */
 export function Drawer(props: { title: string; open?: boolean; children: ComponentChildren }): JSX.Element {
   const [isOpen, setOpen] = useState(props.open ?? false);
+  const box = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    if (props.open && box.current) enter(box.current);
+  }, []);
   return (
-    <details class="drawer" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details class="drawer" id={drawerId(props.title)} ref={box} open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{props.title}</summary>
       {isOpen && <div class="drawer-body">{props.children}</div>}
     </details>
+  );
+}
+
+/** At the head of a page: opens the form of that title, which stands below the list. */
+export function DrawerButton({ title }: { title: string }): JSX.Element {
+  function show(): void {
+    const drawer = document.getElementById(drawerId(title));
+    if (!(drawer instanceof HTMLDetailsElement)) return;
+    drawer.open = true;
+    // What is in it is drawn when it has opened.
+    setTimeout(() => enter(drawer), 50);
+  }
+  return (
+    <button type="button" onClick={show}>
+      {title}
+    </button>
   );
 }
 

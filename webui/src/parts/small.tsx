@@ -4,7 +4,9 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import type { ApiFailure } from "../api";
+import { copyText } from "../copy";
 import { ago, clock, percent, rate } from "../format";
+import { failureWords } from "../failures";
 import type { Live } from "../live";
 
 export function Panel(props: {
@@ -42,7 +44,9 @@ export function PageHead(props: {
             ))}
           </nav>
         )}
-        <h1>{props.title}</h1>
+        <h1>
+          <bdi>{props.title}</bdi>
+        </h1>
         {props.sub && <p class="sub">{props.sub}</p>}
       </div>
       <div class="actions">{props.children}</div>
@@ -71,25 +75,21 @@ export function stateTone(state: string | undefined): Tone {
 }
 
 export function Failure({ error }: { error: ApiFailure }): JSX.Element {
-  const text =
-    error.status === 404
-      ? "This node does not know that: it may be gone, or this version does not have it yet."
-      : error.status === 401
-        ? "Your tags or permissions do not allow that."
-        : "";
+  const { title, text } = failureWords(error.status, error.message);
   return (
     <div class="notice bad" role="alert">
-      <strong>{error.message}</strong>
+      <strong>{title}</strong>
       {text && <span>{text}</span>}
     </div>
   );
 }
 
-/** What a page shows of live data: the data, what went wrong, or that it is on its way. */
-export function Loaded<T>(props: { live: Live<T>; children: (data: T) => ComponentChildren }): JSX.Element {
+/** What a page shows of live data: the data, what went wrong, or that it is on its way; `head` until there is data. */
+export function Loaded<T>(props: { live: Live<T>; children: (data: T) => ComponentChildren; head?: ComponentChildren }): JSX.Element {
   const { data, error } = props.live;
   return (
     <>
+      {data === null && props.head}
       {error && <Failure error={error} />}
       {data !== null ? props.children(data) : !error && <p class="loading">Loading …</p>}
     </>
@@ -110,7 +110,7 @@ export function Command({ text }: { text: string }): JSX.Element {
   const [copied, setCopied] = useState(false);
   async function copy(): Promise<void> {
     try {
-      await navigator.clipboard.writeText(text);
+      await copyText(text);
       setCopied(true);
       setTimeout(() => setCopied(false), 1500);
     } catch {
@@ -120,7 +120,7 @@ export function Command({ text }: { text: string }): JSX.Element {
   return (
     <span class="command">
       <code>{text}</code>
-      <button type="button" class="quiet" onClick={() => void copy()} aria-label="Copy the command">
+      <button type="button" class="quiet" onClick={() => void copy()} aria-label={copied ? "Copied" : "Copy the command"}>
         {copied ? "copied" : "copy"}
       </button>
     </span>
@@ -190,14 +190,17 @@ export function Time({ at }: { at: number }): JSX.Element {
   }, []);
   return (
     <time dateTime={new Date(at).toISOString()} title={new Date(at).toString()}>
-      {clock(at)} <span class="dim">{ago(at)}</span>
+      <span>{clock(at)}</span> <span class="dim">{ago(at)}</span>
     </time>
   );
 }
 
+/** Longer ones are shown in three lines of a table, and whole under the mouse. */
+const LONG_NAME = 80;
+
 /** A name that is broken where it has its parts, if it has to be. */
 export function Name({ text }: { text: string }): JSX.Element {
-  return <>{text.split(/(?<=[./:_-])/).map((part, i) => (i === 0 ? part : [<wbr />, part]))}</>;
+  return <bdi class={text.length > LONG_NAME ? "clamp" : undefined} title={text.length > LONG_NAME ? text : undefined}>{text.split(/(?<=[./:_-])/).map((part, i) => (i === 0 ? part : [<wbr />, part]))}</bdi>;
 }
 
 /** A table of arguments, or that there are none. */
@@ -214,12 +217,13 @@ export function Json({ value }: { value: unknown }): JSX.Element {
   return <code class="json">{JSON.stringify(value)}</code>;
 }
 
-export function Tabs(props: { label: string; tabs: [string, string, string][]; current: string }): JSX.Element {
+export function Tabs(props: { label: string; tabs: [string, string, string, string?][]; current: string }): JSX.Element {
   return (
     <nav class="tabs" aria-label={props.label}>
-      {props.tabs.map(([key, title, link]) => (
-        <a href={link} aria-current={key === props.current ? "page" : undefined}>
+      {props.tabs.map(([key, title, link, note]) => (
+        <a key={key} href={link} aria-current={key === props.current ? "page" : undefined}>
           {title}
+          {note && <span class="tab-note">{note}</span>}
         </a>
       ))}
     </nav>

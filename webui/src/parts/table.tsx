@@ -3,11 +3,11 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { count, plural } from "../format";
-import { type Choices, choicesOf, choose, type Choosable, csv, fieldsOf, isShown, shownColumns } from "../columns";
+import { count } from "../format";
+import { type Choices, choicesOf, choose, type Choosable, fieldsOf, isShown, shownColumns } from "../columns";
 import { type Live, useLive } from "../live";
 import { place, setQuery } from "../router";
-import { attempt } from "./dialog";
+import { CopyButton } from "./copy";
 import { Failure } from "./small";
 
 export interface Column<Row> extends Choosable {
@@ -18,11 +18,15 @@ export interface Column<Row> extends Choosable {
   centred?: boolean;
   /** Left out where there is little room, unless somebody has chosen it. */
   wide?: boolean;
+  /** Likewise, from less room on: what tables of many columns can do without. */
+  roomy?: boolean;
+  /** What all rows of the page come to. */
+  total?: (rows: Row[]) => ComponentChildren;
 }
 
 function classOf(column: Column<never>, choices: Choices = {}): string {
-  const isWide = column.wide && choices[column.title] !== true;
-  return [column.numeric && "num", column.centred && "centred", isWide && "wide", column.title === "" && "row-end"].filter(Boolean).join(" ");
+  const isFree = choices[column.title] !== true;
+  return [column.numeric && "num", column.centred && "centred", isFree && column.wide && "wide", isFree && column.roomy && "roomy", column.title === "" && "row-end"].filter(Boolean).join(" ");
 }
 
 export interface PageOf<Row> {
@@ -77,7 +81,6 @@ export function List<Row>(props: ListProps<Row>): JSX.Element {
   const name = props.name ?? props.noun;
   const choices = choicesOf(name);
   const columns = shownColumns(props.columns, choices);
-  const box = useRef<HTMLDivElement>(null);
   const live = useLive<PageOf<Row>>(`${props.path}?${listQuery(query, fieldsOf(props.fields ?? [], columns), props.more)}`);
   // The filter may have left fewer pages than there were.
   useEffect(() => {
@@ -86,7 +89,7 @@ export function List<Row>(props: ListProps<Row>): JSX.Element {
   const data = live.data;
   const isFiltered = Boolean(query.get("name"));
   return (
-    <div class="list" ref={box}>
+    <div class="list tabled">
       <div class="list-bar">
         {!props.noFilter && <Filter noun={props.noun} />}
         <span class="list-count" role="status">
@@ -94,7 +97,8 @@ export function List<Row>(props: ListProps<Row>): JSX.Element {
         </span>
         <span class="spring" />
         {props.actions}
-        <ColumnChoice name={name} columns={props.columns} choices={choices} onCopy={() => copyTable(box.current)} onCopyJson={() => copyRows(data?.items ?? [])} />
+        <ColumnChoice name={name} columns={props.columns} choices={choices} />
+        {data && data.items.length > 0 && <CopyButton label={props.noun} rows={data.items} />}
       </div>
       {live.error && <Failure error={live.error} />}
       {data && data.items.length > 0 && <Rows {...props} columns={columns} choices={choices} live={live} rows={data.items} />}
@@ -139,18 +143,7 @@ function Filter({ noun }: { noun: string }): JSX.Element {
   );
 }
 
-async function copyTable(box: HTMLElement | null): Promise<void> {
-  const rows = [...(box?.querySelectorAll<HTMLTableRowElement>("thead tr, tbody tr") ?? [])];
-  const text = csv(rows.map((row) => [...row.cells].filter((cell) => !cell.classList.contains("mark")).map((cell) => cell.innerText)));
-  await attempt(() => navigator.clipboard.writeText(text), `${plural(rows.length - 1, "row")} copied as CSV`);
-}
-
-/** As the API has them, with the fields that were asked for. */
-async function copyRows(rows: unknown[]): Promise<void> {
-  await attempt(() => navigator.clipboard.writeText(JSON.stringify(rows, null, 2)), `${plural(rows.length, "row")} copied as JSON`);
-}
-
-function ColumnChoice<Row>(props: { name: string; columns: Column<Row>[]; choices: Choices; onCopy: () => Promise<void>; onCopyJson: () => Promise<void> }): JSX.Element {
+function ColumnChoice<Row>(props: { name: string; columns: Column<Row>[]; choices: Choices }): JSX.Element {
   const box = useRef<HTMLDetailsElement>(null);
   useEffect(() => {
     function onAway(event: Event): void {
@@ -184,12 +177,6 @@ function ColumnChoice<Row>(props: { name: string; columns: Column<Row>[]; choice
         <div class="columns-foot">
           <button type="button" class="quiet" disabled={Object.keys(props.choices).length === 0} onClick={() => choose(props.name, null)}>
             As they were
-          </button>
-          <button type="button" class="quiet" onClick={() => void props.onCopy()}>
-            Copy as CSV
-          </button>
-          <button type="button" class="quiet" onClick={() => void props.onCopyJson()}>
-            Copy as JSON
           </button>
         </div>
       </div>
@@ -235,7 +222,7 @@ function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[
         </div>
       )}
       <div class={`scroll ${props.live.isStale ? "stale" : ""}`} tabIndex={0} role="region" aria-label={`Table of ${props.noun}`}>
-        <table>
+        <table class={props.columns.some((column) => column.title === "") ? "cards" : undefined}>
           <thead>
             <tr>
               {bulk && (
@@ -282,7 +269,7 @@ function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[
                     </td>
                   )}
                   {props.columns.map((column) => (
-                    <td key={column.title} class={classOf(column as Column<never>, props.choices)}>
+                    <td key={column.title} data-label={column.title} class={classOf(column as Column<never>, props.choices)}>
                       {column.show(row)}
                     </td>
                   ))}
@@ -291,6 +278,18 @@ function Rows<Row>(props: ListProps<Row> & { live: Live<PageOf<Row>>; rows: Row[
             })}
           </tbody>
           {props.foot && <tfoot>{props.foot(rows)}</tfoot>}
+          {!props.foot && rows.length > 1 && props.columns.some((column) => column.total) && (
+            <tfoot>
+              <tr>
+                {bulk && <td class="mark" />}
+                {props.columns.map((column, i) => (
+                  <td key={column.title} class={classOf(column as Column<never>, props.choices)}>
+                    {i === 0 ? (props.live.data!.page_count > 1 ? "On this page" : "In all") : column.total?.(rows)}
+                  </td>
+                ))}
+              </tr>
+            </tfoot>
+          )}
         </table>
       </div>
     </>
@@ -332,24 +331,30 @@ export function Plain<Row>(props: {
   empty?: ComponentChildren;
 }): JSX.Element {
   if (props.rows.length === 0) return <div class="empty">{props.empty ?? <strong>None.</strong>}</div>;
+  const hasEnd = props.columns.at(-1)?.title === "";
+  const copy = <CopyButton label={props.label} rows={props.rows} isSmall />;
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={props.label}>
-      <table>
+    <div class="scroll tabled" tabIndex={0} role="region" aria-label={props.label}>
+      <table class="cards">
         <thead>
           <tr>
             {props.columns.map((column) => (
-              <th scope="col" class={classOf(column as Column<never>)}>
-                {column.title}
+              <th scope="col" key={column.title} class={classOf(column as Column<never>)}>
+                {column.title || copy}
               </th>
             ))}
+            {!hasEnd && <th class="copy-cell">{copy}</th>}
           </tr>
         </thead>
         <tbody>
           {props.rows.map((row) => (
             <tr key={props.keyOf(row)}>
               {props.columns.map((column) => (
-                <td class={classOf(column as Column<never>)}>{column.show(row)}</td>
+                <td key={column.title} data-label={column.title} class={classOf(column as Column<never>)}>
+                  {column.show(row)}
+                </td>
               ))}
+              {!hasEnd && <td class="copy-cell" />}
             </tr>
           ))}
         </tbody>

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KILL_AFTER_S, GO_ON_S = 8.0, 8.0
 
 
-@click.command("showcase")
+@click.command("showcase", short_help="See it all: three nodes, a workload, the archive.")
 @click.option(
     "--dir",
     "directory",

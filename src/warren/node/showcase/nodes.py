@@ -14,6 +14,7 @@ from typing import Any, Self
 from warren.node.local_nodes import (
     LocalNode,
     LocalNodeError,
+    Starting,
     await_ready,
     control,
     start_node,
@@ -46,6 +47,9 @@ class ShowcaseNodes:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ends = contextlib.ExitStack()
         self._sockets = Path()
+        self._secret = self.directory / "cookie"
+        #: Nodes end when the other end of this pipe is closed.
+        self._watch_fd = -1
 
     def __enter__(self) -> Self:
         try:
@@ -62,23 +66,23 @@ class ShowcaseNodes:
         for number in range(1, NODES + 1):
             shutil.rmtree(self._place(number), ignore_errors=True)
         self.directory.mkdir(parents=True, exist_ok=True)
-        secret = self.directory / "cookie"
-        secret.unlink(missing_ok=True)
-        make_secret_file(secret)
+        self._secret.unlink(missing_ok=True)
+        make_secret_file(self._secret)
         # Unix sockets have short names only, so theirs is no place below ours.
         self._sockets = Path(self._ends.enter_context(tempfile.TemporaryDirectory(prefix="warren")))
         reading, writing = os.pipe()
         self._ends.callback(os.close, reading)
         self._ends.callback(os.close, writing)
+        self._watch_fd = reading
         self.nodes = self._plan()
-        starting = []
-        for node in self.nodes:
-            configuration = write_configuration(self.nodes, node, secret, self._config)
-            env = {"WARREN_RUNTIME_DIR": str(self._sockets)}
-            one = start_node(node, configuration, env, watch_fd=reading)
-            self._processes[node.number] = one.process
-            starting.append(one)
-        await_ready(starting, self._socket, self._on_ready)
+        await_ready([self._begin(node) for node in self.nodes], self._socket, self._on_ready)
+
+    def _begin(self, node: LocalNode) -> Starting:
+        configuration = write_configuration(self.nodes, node, self._secret, self._config)
+        env = {"WARREN_RUNTIME_DIR": str(self._sockets)}
+        one = start_node(node, configuration, env, watch_fd=self._watch_fd)
+        self._processes[node.number] = one.process
+        return one
 
     def _place(self, number: int) -> Path:
         return self.directory / f"warren{number}"
@@ -133,6 +137,10 @@ class ShowcaseNodes:
         process = self._processes[node.number]
         process.kill()
         process.wait()
+
+    def start_again(self, node: LocalNode) -> None:
+        """A node that has ended, with the files that it left. Raises LocalNodeError."""
+        await_ready([self._begin(node)], self._socket)
 
     def close(self) -> None:
         """Stop all nodes in good order, all at once; those that will not are killed."""

@@ -29,6 +29,9 @@ DRAIN_S = 60.0
 #: How often the journal notes what queues hold.
 JOURNAL_S = 2
 ARCHIVE_STOP_S = 30.0
+#: A node that somebody has killed from the web UI is started again when the failover was seen.
+AWAY_S = 20.0
+TRY_OUT = f"The showcase starts it again by itself, {AWAY_S:g} seconds later."
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +108,16 @@ def archived_rows(lake: Path) -> int:
 
 def configuration() -> dict[str, object]:
     """For all nodes: the journal is written where its library is installed."""
+    always: dict[str, object] = {"cluster.try_out": TRY_OUT}
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        return {}
-    return {"journal.enabled": True, "journal.interval": JOURNAL_S, "log.console.level": "info"}
+        return always
+    return always | {
+        "journal.enabled": True,
+        "journal.interval": JOURNAL_S,
+        "log.console.level": "info",
+    }
 
 
 async def prepare(nodes: ShowcaseNodes) -> None:
@@ -177,6 +185,7 @@ class Show:
             loop.create_task(publisher.run()),
             loop.create_task(Consumer(urls, QUEUE, self.ledger).run()),
             loop.create_task(self.status.run()),
+            loop.create_task(self._start_again()),
         ]
         try:
             if self.wishes.kill_after_s is not None:
@@ -189,6 +198,23 @@ class Show:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _start_again(self) -> None:
+        """What was killed by somebody else, from the web UI, say."""
+        while True:
+            await asyncio.sleep(LINE_S)
+            gone = [node for node in self.nodes.nodes if node not in self.nodes.alive]
+            for node in gone:
+                if node == self.killed:
+                    continue
+                self.status.say(f"{node.name} has ended; it is started again in {AWAY_S:g} s")
+                await asyncio.sleep(AWAY_S)
+                try:
+                    await asyncio.to_thread(self.nodes.start_again, node)
+                except LocalNodeError as error:
+                    self.status.say(str(error))
+                else:
+                    self.status.say(f"{node.name} is back")
 
     async def _wait(self, seconds: float | None) -> None:
         with contextlib.suppress(TimeoutError):
