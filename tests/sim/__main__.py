@@ -15,6 +15,7 @@ from sim.run_async import run_async
 from sim.run_broker import BrokerResult, run_broker
 from sim.run_dead_letters import run_dead_letters
 from sim.run_members import MemberResult, run_members
+from sim.run_operators import run_operators
 from sim.run_passing import run_passing
 from sim.run_placed import PlacedResult, run_placed
 from sim.run_ring import RingResult, run_ring
@@ -27,8 +28,9 @@ AnyResult = Result | MemberResult | PlacedResult | RingResult | BrokerResult
 #: `brokers:17` for all of it: brokers with clients, queues, store and links; `wide:17` for the same
 #: with limits, lifetimes, priorities, promotions that lose, damage, and nodes that come and go;
 #: `aimed:17` for such with trouble that is aimed at one rule, `letters:17` for dead letters,
-#: `passing:17` for transient queues and clients that acknowledge nothing, and `early:17` for queues
-#: that confirm before their mirrors have it.
+#: `passing:17` for transient queues and clients that acknowledge nothing, `early:17` for queues
+#: that confirm before their mirrors have it, and `operators:17` for nodes that are drained, mirrors
+#: by name, and masters that are moved.
 RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "raft": run_seed,
     "members": run_members,
@@ -40,6 +42,7 @@ RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "letters": run_dead_letters,
     "passing": run_passing,
     "early": run_async,
+    "operators": run_operators,
 }
 
 
@@ -90,13 +93,14 @@ def main() -> int:
     parser.add_argument("--letters", type=int, default=150, help="and with dead letters (150)")
     parser.add_argument("--passing", type=int, default=150, help="and transient ones (150)")
     parser.add_argument("--early", type=int, default=150, help="and of early confirms (150)")
+    parser.add_argument("--operators", type=int, default=150, help="and operators' acts (150)")
     parser.add_argument("--first", type=int, default=1_000_000, help="the first seed (1000000)")
     parser.add_argument("--jobs", type=int, default=CORES, help="processes (one a core)")
     parser.add_argument(
         "--show",
         metavar="SEED",
         help="run this one and tell everything: 17, members:17, places:17, rings:17, brokers:17, "
-        "wide:17, aimed:17, letters:17, passing:17 or early:17",
+        "wide:17, aimed:17, letters:17, passing:17, early:17 or operators:17",
     )
     options = parser.parse_args()
     if options.show is not None:
@@ -114,6 +118,7 @@ def main() -> int:
         "letters": options.letters,
         "early": options.early,
         "passing": options.passing,
+        "operators": options.operators,
     }
     numbers = [
         (kind, seed)

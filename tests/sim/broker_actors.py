@@ -33,7 +33,7 @@ class Actor:
     def _connect(self) -> None:
         if self.is_stopped:
             return
-        nodes = [n for n in self.cluster.nodes.values() if n.is_ready and not n.is_stopping]
+        nodes = [node for node in self.cluster.nodes.values() if node.lets_in]
         if not nodes:
             self.world.after(RECONNECT_US, self._connect)
             return

@@ -1,0 +1,59 @@
+"""Whole brokers by dice, whose operators drain, revive, rebalance, transfer and name mirrors."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from sim.operator_mutants import MUTANTS, mutant
+from sim.run_operators import run_operators
+from sim.world import Violation
+from warren.replication.types import ProtocolError
+
+CHUNK = 5
+#: How many schedules a mutant has to be caught in.
+TRIES = 15
+
+
+@pytest.mark.parametrize("first", range(0, 10, CHUNK))
+def test_random_schedules(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_operators(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("first", range(10, 60, CHUNK))
+def test_more_random_schedules(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_operators(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_mutants_are_caught(name: str) -> None:
+    with mutant(name):
+        for seed in range(100, 100 + TRIES):
+            try:
+                run_operators(seed)
+            except (Violation, ProtocolError):
+                return
+    pytest.fail(f"{name} is not caught by {TRIES} seeds")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_schedules_are_not_empty() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(10):
+        counts += run_operators(seed).counts
+    for what in ("drained", "revived", "links", "rebalancings", "transfers", "handovers"):
+        assert counts[what] > 10, f"{what}: {counts[what]} times"
+    assert counts["links in the end"]
+    assert counts["drained in the end"]
+
+
+def test_a_seed_is_the_same_again() -> None:
+    assert run_operators(3).fingerprint == run_operators(3).fingerprint
