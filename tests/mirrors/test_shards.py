@@ -6,10 +6,13 @@ import itertools
 import time
 from collections import Counter
 
+import pika
 from cluster_clients import Clients, Inbox, counts, eventually
 from rings import api, await_ring, make_master, ring_of
 
 from warren.testing import Cluster
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
 def masters(cluster: Cluster, names: list[str]) -> Counter[str | None]:
@@ -71,4 +74,45 @@ def test_a_shard_that_comes_back_is_drained_again(
     inbox.wait(2, 30)
     assert sorted(inbox.bodies) == [b"back", b"others go on"]
     assert not inbox.cancelled
+    api(cluster, 1, "DELETE", f"/exchanges/%2F/{name}")
+
+
+def test_gets_and_passive_declares_know_the_name(
+    cluster: Cluster, clients: Clients, name: str
+) -> None:
+    """The shards are on three nodes, and each node answers for all of them."""
+    channel = clients.channel(1)
+    channel.exchange_declare(name, "x-modulus-hash", durable=True)
+    shards = [f"{name}.{node}" for node in (1, 2, 3)]
+    for node, queue in enumerate(shards, 1):
+        clients.channel(node).queue_declare(queue, durable=True)
+        channel.queue_bind(queue, name, "")
+    publisher = clients.confirming(2)
+    bodies = [b"%d" % n for n in range(30)]
+    for body in bodies:
+        publisher.basic_publish(name, f"key {body.decode()}", body)
+    for node in (1, 2, 3):
+        declared = clients.channel(node).queue_declare(name, passive=True).method
+        assert (declared.queue, declared.message_count) == (name, 30)
+    got = []
+    for turn in range(30):
+        taking = clients.channel(turn % 3 + 1)
+        method, _, body = taking.basic_get(name)
+        assert not method.redelivered
+        taking.basic_ack(method.delivery_tag)
+        got.append(body)
+    assert sorted(got) == sorted(bodies)
+    for node in (1, 2, 3):
+        assert clients.channel(node).basic_get(name) == (None, None, None)
+    eventually(lambda: counts(clients.channel(3), name)[0], 0, 30)
+    # One that is down is passed over.
+    for queue in shards:
+        publisher.basic_publish("", queue, b"left", PERSISTENT)
+    cluster.kill(3)
+    found = []
+    while (got_one := clients.channel(1).basic_get(name, auto_ack=True))[0] is not None:
+        found.append(got_one[2])
+    assert found == [b"left"] * 2
+    cluster.start(3)
+    eventually(lambda: counts(clients.channel(1), name)[0], 1, 30)
     api(cluster, 1, "DELETE", f"/exchanges/%2F/{name}")

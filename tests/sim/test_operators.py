@@ -13,7 +13,12 @@ from warren.replication.types import ProtocolError
 
 CHUNK = 5
 #: How many schedules a mutant has to be caught in.
-TRIES = 15
+TRIES = 40
+
+#: Seeds that found a fault of the product once, and which.
+FOUND = {
+    11: "a copy of a queue with priorities began where one of an earlier life had ended",
+}
 
 
 @pytest.mark.parametrize("first", range(0, 10, CHUNK))
@@ -28,6 +33,11 @@ def test_random_schedules(first: int) -> None:
 def test_more_random_schedules(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run_operators(seed)
+
+
+@pytest.mark.parametrize("seed", sorted(FOUND))
+def test_what_was_found_before(seed: int) -> None:
+    run_operators(seed)
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from warren.engine import (
     placing,
     policies,
     queues,
+    shard_asking,
     timeouts,
     trace,
 )
@@ -128,6 +129,8 @@ class Engine:
         self.reply_consumers: dict[str, Consumer] = {}
         #: The other way round: the channel of that consumer -> its reply address.
         self.reply_addresses: dict[Channel, str] = {}
+        #: Grows with every get on the name of shards, which then begin with the next one.
+        self.shard_turn = 0
         #: Connections that were seen not to read their direct replies.
         self.unread_replies: set[Connection] = set()
         #: Queues with a consumer timeout of their own, in milliseconds.
@@ -167,7 +170,7 @@ class Engine:
     remove_binding = exchanges.remove_binding
     remove_exchange = exchanges.remove_exchange
     declare_queue = queues.declare_queue
-    inspect_queue = queues.inspect_queue
+    inspect_queue = shard_asking.inspect
     purge_queue = queues.purge_queue
     delete_queue = queues.delete_queue
     remove_queue = queues.remove_queue
