@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
+from urllib.parse import quote
 
 import pika
 from cluster_clients import Clients, Inbox, counts, eventually
@@ -115,4 +116,60 @@ def test_gets_and_passive_declares_know_the_name(
     assert found == [b"left"] * 2
     cluster.start(3)
     eventually(lambda: counts(clients.channel(1), name)[0], 1, 30)
+    api(cluster, 1, "DELETE", f"/exchanges/%2F/{name}")
+
+
+def shards_of(cluster: Cluster, name: str) -> dict[str, str]:
+    """The queues that a policy has made, and where they are."""
+    rows = api(cluster, 1, "GET", "/queues/%2F")
+    return {
+        row["name"]: row["node"] for row in rows if row["name"].startswith(f"sharding: {name} -")
+    }
+
+
+def test_shards_by_policy(cluster: Cluster, clients: Clients, name: str) -> None:
+    """On all nodes, also on one that comes later; more of them when the policy says so; none go."""
+    channel = clients.channel(1)
+    channel.exchange_declare(name, "x-modulus-hash", durable=True)
+    cluster.kill(3)
+    policy = {
+        "pattern": f"^{name}$",
+        "apply-to": "exchanges",
+        "definition": {"shards-per-node": 2, "routing-key": "1234"},
+    }
+    path = f"/policies/%2F/{name}"
+    api(cluster, 1, "PUT", path, policy)
+
+    def wanted(count: int, nodes: tuple[int, ...]) -> dict[str, str]:
+        names = [cluster.nodes[node - 1] for node in nodes]
+        return {f"sharding: {name} - {it} - {n}": it for it in names for n in range(count)}
+
+    eventually(lambda: shards_of(cluster, name), wanted(2, (1, 2)), 30)
+    cluster.start(3)
+    eventually(lambda: shards_of(cluster, name), wanted(2, (1, 2, 3)), 60)
+
+    def bound() -> set[tuple[str, str]]:
+        rows = api(cluster, 1, "GET", f"/exchanges/%2F/{name}/bindings/source")
+        return {(row["destination"], row["routing_key"]) for row in rows}
+
+    eventually(bound, {(it, "1234") for it in wanted(2, (1, 2, 3))}, 30)
+    publisher = clients.confirming(2)
+    for n in range(60):
+        publisher.basic_publish(name, f"key {n}", b"%d" % n)
+    inbox = Inbox(clients.channel(3), name)
+    inbox.wait(60)
+    assert sorted(inbox.bodies) == sorted(b"%d" % n for n in range(60))
+    # More of them, then fewer: those that are there stay, and are bound.
+    policy["definition"] = {"shards-per-node": 3, "routing-key": "1234"}
+    api(cluster, 1, "PUT", path, policy)
+    eventually(lambda: shards_of(cluster, name), wanted(3, (1, 2, 3)), 30)
+    eventually(lambda: len(bound()), 9, 30)
+    policy["definition"] = {"shards-per-node": 1, "routing-key": "1234"}
+    api(cluster, 1, "PUT", path, policy)
+    api(cluster, 1, "DELETE", path)
+    time.sleep(2.5)
+    assert shards_of(cluster, name) == wanted(3, (1, 2, 3))
+    assert len(bound()) == 9
+    for queue in wanted(3, (1, 2, 3)):
+        api(cluster, 1, "DELETE", f"/queues/%2F/{quote(queue, safe='')}")
     api(cluster, 1, "DELETE", f"/exchanges/%2F/{name}")
