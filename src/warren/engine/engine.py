@@ -82,6 +82,9 @@ class Engine:
     #: The copies of mirrored queues on this node; None: there can be none.
     mirrors: Any = None
 
+    #: Grows with every get on the name of shards, which then begin with the next one.
+    shard_turn: int = 0
+
     #: Told of messages that go back to their publishers: virtual host, bytes.
     on_return: Callable[[str, int], None] | None = None
 
@@ -129,8 +132,6 @@ class Engine:
         self.reply_consumers: dict[str, Consumer] = {}
         #: The other way round: the channel of that consumer -> its reply address.
         self.reply_addresses: dict[Channel, str] = {}
-        #: Grows with every get on the name of shards, which then begin with the next one.
-        self.shard_turn = 0
         #: Connections that were seen not to read their direct replies.
         self.unread_replies: set[Connection] = set()
         #: Queues with a consumer timeout of their own, in milliseconds.
