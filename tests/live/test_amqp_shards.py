@@ -99,3 +99,27 @@ def test_what_is_refused(channel: Any, name: str, exclusive: bool, code: int) ->
     again = channel.connection.channel()
     with pytest.raises(closed):
         again.basic_consume("amq.fanout", lambda *_: None)
+
+
+def test_a_get_on_the_name_takes_from_all(channel: Any) -> None:
+    names = make_shards(channel, "polled", 3)
+    for n in range(30):
+        channel.basic_publish("polled", f"key {n}", b"%d" % n)
+    declared = channel.queue_declare("polled", passive=True).method
+    assert (declared.queue, declared.message_count, declared.consumer_count) == ("polled", 30, 0)
+    got, first = [], set()
+    for _ in range(30):
+        method, _, body = channel.basic_get("polled")
+        got.append(body)
+        if len(got) <= 3:
+            first.add(
+                tuple(channel.queue_declare(it, passive=True).method.message_count for it in names)
+            )
+        channel.basic_ack(method.delivery_tag)
+    assert {*got} == {b"%d" % n for n in range(30)}
+    # Each has a turn, none is emptied first.
+    assert len(first) == 3
+    assert channel.basic_get("polled") == (None, None, None)
+    assert channel.queue_declare("polled", passive=True).method.message_count == 0
+    channel.basic_consume("polled", lambda *_: None)
+    assert channel.queue_declare("polled", passive=True).method.consumer_count == 1

@@ -135,6 +135,9 @@ def test_a_disk_that_takes_nothing(
     ring = await_ring(cluster, queue, synchronised=others)
     assert ring.master != cluster.nodes[node - 1]
     eventually(lambda: node not in cluster.running, within_s=LONG_S)
+    # It says why it ends, and not where that met what was under way.
+    assert "failed: " in cluster.log(node)
+    assert "Traceback" not in cluster.log(node)
     disks.mend(node)
     cluster.start(node)
     await_ring(cluster, queue, synchronised=NODES)

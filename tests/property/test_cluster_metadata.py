@@ -180,6 +180,27 @@ def test_a_node_with_empty_disks_is_in_sync_with_nothing() -> None:
     assert apply(metadata, 6, NodeDown("a", 1)) == Result(Answer.CONFLICT, 2)
 
 
+def test_a_damaged_copy_that_is_the_only_one_begins_a_line_of_its_own() -> None:
+    """A learner shares its log and may have what it lost: nobody goes on from an epoch before."""
+    metadata = three_nodes()
+    for index, name in enumerate("bc"):
+        apply(metadata, 5 + index, NodeDown(name, 1))
+    apply(metadata, 7, Register("b", 2, False))
+    view = metadata.view("q")
+    assert view is not None
+    assert (view.master, view.in_sync, view.learners, view.unclean) == ("a", ("a",), ("b",), 0)
+    apply(metadata, 8, Register("a", 2, True))
+    view = metadata.view("q")
+    assert view is not None
+    assert (view.master, view.in_sync, view.learners) == ("a", ("a",), ("b",))
+    assert view.unclean == view.epoch
+    # And it stays the same line as long as nothing more is lost.
+    apply(metadata, 9, Register("a", 3, False))
+    after = metadata.view("q")
+    assert after is not None
+    assert (after.epoch, after.unclean) == (view.epoch + 1, view.epoch)
+
+
 def test_mirrors_of_a_queue_that_may_hold_something_start_as_learners() -> None:
     metadata = three_nodes()
     apply(metadata, 5, Register("b", 2, False))

@@ -18,6 +18,7 @@ from sim.run_broker import BrokerResult, run_broker
 from sim.run_cursors import run_cursors
 from sim.run_dead_letters import run_dead_letters
 from sim.run_members import MemberResult, run_members
+from sim.run_operators import run_operators
 from sim.run_passing import run_passing
 from sim.run_placed import PlacedResult, run_placed
 from sim.run_ring import RingResult, run_ring
@@ -31,8 +32,9 @@ AnyResult = Result | MemberResult | PlacedResult | RingResult | BrokerResult
 #: with limits, lifetimes, priorities, promotions that lose, damage, and nodes that come and go;
 #: `aimed:17` for such with trouble that is aimed at one rule, `letters:17` for dead letters,
 #: `passing:17` for transient queues and clients that acknowledge nothing, `early:17` for queues
-#: that confirm before their mirrors have it, `cursors:17` for readers by position and batches, and
-#: `forks:17` for partitions that heal by merging.
+#: that confirm before their mirrors have it, `cursors:17` for readers by position and batches,
+#: `forks:17` for partitions that heal by merging, and `operators:17` for nodes that are drained,
+#: mirrors by name, and masters that are moved.
 RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "raft": run_seed,
     "members": run_members,
@@ -46,6 +48,7 @@ RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "early": run_async,
     "cursors": run_cursors,
     "forks": run_autoheal,
+    "operators": run_operators,
 }
 
 
@@ -98,6 +101,7 @@ SHARES = {
     "early": 6,
     "cursors": 6,
     "forks": 4,
+    "operators": 6,
 }
 
 

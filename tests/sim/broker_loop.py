@@ -65,6 +65,14 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def create_task(self, coro: Coroutine[Any, Any, Any], **_named: Any) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self)
 
+    def run_in_executor(
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """What has a thread of its own elsewhere is done at once."""
+        future = self.create_future()
+        future.set_result(func(*args))
+        return future
+
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         # Without one it says that a task has ended with its node, as it should.
         if "exception" in context:

@@ -122,6 +122,11 @@ class BrokerNode(MemberNode):
     def is_paused(self) -> bool:
         return self._paused
 
+    @property
+    def lets_in(self) -> bool:
+        """Whether clients may connect."""
+        return self.is_ready and not self.is_stopping
+
     def now_engine_ms(self) -> int:
         return CLOCK_BASE_MS + self.now_ms
 

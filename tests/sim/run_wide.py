@@ -34,13 +34,15 @@ class WideSchedule(Schedule):
     namespace = NAMESPACE
     nemesis_class = WideNemesis
     operator_class = WideOperator
+    cluster_class = WideCluster
 
     def __init__(self, seed: int, seen: Callable[[World], None] | None = None) -> None:
         dice = self.dice = random.Random(self.namespace + seed)
         self.seed = seed
         plan = self.plan = self._make_plan(dice)
         self.trouble_ms = plan.trouble_ms
-        self.cluster = WideCluster(self.namespace + seed, plan, settings=settings_for(dice))
+        limits = settings_for(dice)
+        self.cluster = self.cluster_class(self.namespace + seed, plan, settings=limits)
         if seen is not None:
             seen(self.cluster.world)
         self.cluster.world.note(str(plan))

@@ -131,6 +131,7 @@ def test_refused_definitions(definition: dict[str, object], detail: str) -> None
         {"queue-mode": "lazy", "queue-version": 2, "queue-master-locator": "min-masters"},
         {"consumer-timeout": 0, "delivery-limit": 20, "federation-upstream-set": "all"},
         {"alternate-exchange": "ae", "overflow": "reject-publish-dlx"},
+        {"shards-per-node": 2, "routing-key": "1234"},
     ],
 )
 def test_accepted_definitions(definition: dict[str, object]) -> None:

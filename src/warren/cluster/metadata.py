@@ -230,7 +230,10 @@ class Metadata:
             in_sync = (*others, name) if keeps else others
             # Its master was restarted: one that went on is to be asked first.
             master = self._heir(in_sync) if view.master == name else view.master
-            return msgspec.structs.replace(view, in_sync=in_sync, master=master)
+            # By its log it has what the damage took: who has that, too, must not match it by index.
+            is_damaged = keeps and command.fresh
+            unclean = view.epoch + 1 if is_damaged else view.unclean
+            return msgspec.structs.replace(view, in_sync=in_sync, master=master, unclean=unclean)
 
         self._renew_views(lambda view: name in view.wanted or name in view.in_sync, restarted)
         return Result(Answer.DONE, command.incarnation)

@@ -10,7 +10,8 @@ from warren.engine.direct_reply import new_address
 from warren.engine.errands import take_errand, undo
 from warren.engine.opening import until_open
 from warren.engine.queues import check_exclusive, drop_unused, note_consumer, touch
-from warren.engine.shard_members import SHARD_OF, drop, take_others
+from warren.engine.shard_asking import get_from_any
+from warren.engine.shard_members import SHARD_OF, drop, shard_names, take_others
 from warren.model.errors import NotAllowed, PreconditionFailed
 from warren.model.message import Message
 from warren.model.queue_arguments import amqp_type_name, queue_text
@@ -224,7 +225,16 @@ def get(
     """(message, delivery tag, redelivered, ready messages left), or None from an empty queue."""
     connection = channel.connection
     errand = take_errand(connection)
-    queue = _readable(engine, connection, name, errand)
+    names = shard_names(connection.vhost, name)
+    if names:
+        return get_from_any(engine, channel, names, no_ack, errand, _get_from)
+    return _get_from(engine, channel, name, no_ack, errand)
+
+
+def _get_from(
+    engine: Engine, channel: Channel, name: str, no_ack: bool, errand: Errand | None
+) -> tuple[Message, int, bool, int] | None:
+    queue = _readable(engine, channel.connection, name, errand)
     if queue.is_remote or remote_consume.is_fetched(errand):
         return remote_consume.get(engine, channel, queue, no_ack, errand)
     touch(engine, queue)

@@ -26,6 +26,7 @@ from warren.engine import (
     placing,
     policies,
     queues,
+    shard_asking,
     timeouts,
     trace,
 )
@@ -80,6 +81,9 @@ class Engine:
 
     #: The copies of mirrored queues on this node; None: there can be none.
     mirrors: Any = None
+
+    #: Grows with every get on the name of shards, which then begin with the next one.
+    shard_turn: int = 0
 
     #: Told of messages that go back to their publishers: virtual host, bytes.
     on_return: Callable[[str, int], None] | None = None
@@ -167,7 +171,7 @@ class Engine:
     remove_binding = exchanges.remove_binding
     remove_exchange = exchanges.remove_exchange
     declare_queue = queues.declare_queue
-    inspect_queue = queues.inspect_queue
+    inspect_queue = shard_asking.inspect
     purge_queue = queues.purge_queue
     delete_queue = queues.delete_queue
     remove_queue = queues.remove_queue

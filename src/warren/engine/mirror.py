@@ -220,9 +220,9 @@ class Mirror:
     def chunk_read(self, learner: str, session: int, after: int, upto: int, size: int) -> int:
         """Read a piece of a copy and send it; how many bytes that were."""
         assert self.replica is not None
-        cursor, data, is_last = self.log.read_chunk(
-            (learner, session), after, upto, size, self.batch_messages
-        )
+        # Greetings are counted anew by every life of a learner, so the epoch tells them apart.
+        whose = (learner, self.replica.epoch, session)
+        cursor, data, is_last = self.log.read_chunk(whose, after, upto, size, self.batch_messages)
         self.replica.chunk_read(learner, session, cursor, data, is_last)
         state = self._copy_of(learner)
         if state is not None:

@@ -65,6 +65,8 @@ class Fetching(Undone):
     no_ack: bool
     #: As it was when the home was asked.
     standing: Any
+    #: The shards that were asked so far, where it is one of several.
+    tried: tuple[str, ...] = ()
 
     def sent_again(self) -> None:
         """On another link: what the home answers is out by that one."""

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from warren.routing.exchange import MODULUS_TYPE
+
 if TYPE_CHECKING:
+    from warren.engine.vhost import VHost
     from warren.session.channel import Channel, Consumer
 
 #: The argument of a member's consumer that says which exchange it is of; clients cannot set it.
 SHARD_OF = "x-shard-of"
+
+
+def shard_names(vhost: VHost, name: str) -> list[str]:
+    """The queues that a name stands for, which is an exchange's; mostly none."""
+    exchange = vhost.exchanges.get(name)
+    if exchange is None or exchange.type != MODULUS_TYPE or not name or name in vhost.queues:
+        return []
+    bound = {it.destination for it in exchange.bindings() if it.destination_kind == "queue"}
+    return sorted(bound & vhost.queues.keys())
 
 
 def members_of(channel: Channel, tag: str) -> list[Consumer]:

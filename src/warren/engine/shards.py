@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from warren.engine import remote_consume
 from warren.engine.errands import memo_of
 from warren.engine.queues import check_exclusive
-from warren.engine.shard_members import SHARD_OF, members_of
+from warren.engine.shard_members import SHARD_OF, members_of, shard_names
 from warren.model.errors import AmqpError, NotAllowed
-from warren.routing.exchange import MODULUS_TYPE
 from warren.session.channel import Channel, Consumer
 
 if TYPE_CHECKING:
@@ -27,15 +26,6 @@ if TYPE_CHECKING:
 
 #: How often it is looked whether there are queues without a member.
 LOOK_MS = 1000
-
-
-def shard_names(vhost: VHost, name: str) -> list[str]:
-    """The queues that a name stands for, which is an exchange's; mostly none."""
-    exchange = vhost.exchanges.get(name)
-    if exchange is None or exchange.type != MODULUS_TYPE or not name or name in vhost.queues:
-        return []
-    bound = {it.destination for it in exchange.bindings() if it.destination_kind == "queue"}
-    return sorted(bound & vhost.queues.keys())
 
 
 def choose_first(

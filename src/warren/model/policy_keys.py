@@ -36,6 +36,8 @@ QUEUE_MASTER_LOCATORS = ("client-local", "min-masters", "random", "balanced")
 OVERFLOW_VALUES = ("drop-head", "reject-publish", "reject-publish-dlx")
 QUEUE_MODES = ("default", "lazy")
 QUEUE_VERSIONS = (1, 2)
+#: A slip of the pen is not to make queues without end: none of them is deleted again.
+SHARDS_MAX = 1024
 
 #: An operator policy protects the broker, so it may set limits and mirroring, never routing.
 OPERATOR_KEYS = frozenset(
@@ -146,6 +148,17 @@ def _positive(key: str, value: object) -> None:
         raise PolicyError(f"{key} takes an integer greater than 0, {given} given")
 
 
+def _shards(key: str, value: object) -> None:
+    if not (isinstance(value, int) and is_integer(value) and 0 < value <= SHARDS_MAX):
+        bound = f"greater than 0, and {SHARDS_MAX} at most"
+        raise PolicyError(f"{key} should be {bound}, actually was {erlang_term(value)}")
+
+
+def _routing_key(key: str, value: object) -> None:
+    if not isinstance(value, str) or len(value.encode("utf-8", "surrogateescape")) > 255:
+        raise PolicyError(f"{key} should be binary, actually was {erlang_term(value)}")
+
+
 def _judged_with_ha_mode(_key: str, _value: object) -> None:
     """`ha-mode` and `ha-params` only make sense together: see `check_mirroring`."""
 
@@ -186,6 +199,8 @@ VALIDATORS: Mapping[str, Validator] = {
     "queue-master-locator": _LOCATOR,
     "queue-mode": _one_of(QUEUE_MODES, "{} is not a valid queue-mode value"),
     "queue-version": _one_of(QUEUE_VERSIONS, "{} is not a valid queue-version value"),
+    "routing-key": _routing_key,
+    "shards-per-node": _shards,
 }
 
 

@@ -15,6 +15,7 @@ from warren.base.system import SystemClock, SystemDice
 from warren.config.settings import Endpoint, Settings
 from warren.engine.engine import Engine
 from warren.engine.metadata import MetadataKeeper
+from warren.engine.policy_shards import PolicyShards
 from warren.management.definitions import DefinitionsError, load_definitions
 from warren.model.policy import PolicyError
 from warren.net.hub import Hub
@@ -220,6 +221,7 @@ class Node:
         if self.events is not None:
             self.events.start()
         self.engine.watch_timeouts()
+        PolicyShards(self.engine, lambda: self.is_open and not self.is_suspended).start()
         if self.cluster is not None:
             self.cluster.start(self._hub)
 

@@ -29,6 +29,7 @@ from warren.store.salvage import SalvageDirectory
 from warren.store.scan import UnknownFormatError
 from warren.store.upkeep import Done, Upkeep, UpkeepSettings
 from warren.store.writer import LogWriter
+from warren.telemetry.endings import endings
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class NodeStore:
         if recovery.damages and isinstance(self.keeper, AgreedKeeper):
             self.keeper.is_doubtful = True
         self.writer = writer
+        endings.directories.add(writer.where)
         self.journal.start(writer)
         self.journal.on_unreadable = self._unreadable
         self.keeper.attach()

@@ -18,6 +18,8 @@ from typing import TextIO
 
 import msgspec
 
+from warren.telemetry.endings import endings
+
 ROOT = "warren"
 CATEGORIES = (
     "connection",
@@ -64,6 +66,8 @@ def configure_logging(
         handler.close()
     root.setLevel(_LEVELS[level])
     root.propagate = False
+    # What callbacks of the loop end with goes there.
+    logging.getLogger("asyncio").addFilter(endings)
     logging.addLevelName(NOTICE, "NOTICE")
     # A level left from an earlier set-up would otherwise stay.
     for name in {*CATEGORIES, *(levels or {})}:
@@ -106,6 +110,7 @@ def add_log_file(
 def add_handler(handler: logging.Handler, formatter: str = "plaintext") -> None:
     """Write the log to another handler as well."""
     handler.setFormatter(JsonFormatter() if formatter == "json" else PlainFormatter())
+    handler.addFilter(endings)
     logging.getLogger(ROOT).addHandler(handler)
 
 
