@@ -78,6 +78,7 @@ class HomeRequests:
             "reply": self._reply,
             "awaits": self._awaits,
             "adopt": self._adopt,
+            "copy": self._copy,
         }
 
     def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
@@ -238,6 +239,14 @@ class HomeRequests:
         assert link.port is not None
         self._engine.cluster.adopted_by(queue.number, link.port.peer)  # type: ignore[union-attr]
         return lost
+
+    def _copy(self, _link: HomeEnd, _asker: Asker, number: int, slot: int) -> tuple[bytes, int]:
+        """A message that a master cannot read, and how far the log is that has it, or has it not."""
+        mirrors = self._engine.mirrors
+        mirror = None if mirrors is None else mirrors.by_number.get(number)
+        if mirror is None or mirror.log.gap[0] < mirror.log.gap[1]:
+            return b"", 0
+        return mirror.log.copy_of(slot), mirror.log.last_index
 
     def _cancel(self, link: HomeEnd, _asker: Asker, number: int) -> bool:
         consumer = link.remove_consumer(number)
