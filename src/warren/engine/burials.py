@@ -138,9 +138,7 @@ class Burials:
             engine.guard(queue.go_on_burying, now_ms)
             delete_if_unused(engine, queue)
 
-    def _take_one(
-        self, queue: AmqpQueue, message: Message | None, reason: int, slot: int
-    ) -> None:
+    def _take_one(self, queue: AmqpQueue, message: Message | None, reason: int, slot: int) -> None:
         died_s = self._engine.clock.wall_s()
         if slot == NO_SLOT:
             # Its publisher is told that it was refused, and has it still.
