@@ -29,6 +29,11 @@ def test_random_schedules() -> None:
         run_aimed(seed)
 
 
+def test_a_message_that_the_master_cannot_read() -> None:
+    """The others had it, and threw it away with the master."""
+    run_aimed(51000071)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(CHUNK, 20, CHUNK))

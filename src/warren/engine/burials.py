@@ -125,7 +125,7 @@ class Burials:
         for yard in self._yards.values():
             self._touch(yard)
 
-    def take(self, letters: Iterable[tuple[AmqpQueue, Message, int, int]]) -> None:
+    def take(self, letters: Iterable[tuple[AmqpQueue, Message | None, int, int]]) -> None:
         """Queues have told of dead messages: (queue, message, reason, slot)."""
         engine = self._engine
         crowded: dict[AmqpQueue, None] = {}
@@ -138,10 +138,11 @@ class Burials:
             engine.guard(queue.go_on_burying, now_ms)
             delete_if_unused(engine, queue)
 
-    def _take_one(self, queue: AmqpQueue, message: Message, reason: int, slot: int) -> None:
+    def _take_one(self, queue: AmqpQueue, message: Message | None, reason: int, slot: int) -> None:
         died_s = self._engine.clock.wall_s()
         if slot == NO_SLOT:
             # Its publisher is told that it was refused, and has it still.
+            assert message is not None
             letter, targets = make_letter(self._engine, queue, message, REASONS[reason], died_s)
             if letter is not None:
                 there = [target for target in targets if not target.awaits_view]
@@ -152,8 +153,11 @@ class Burials:
         yard = self._yards.get(queue)
         if yard is not None and yard.term != queue.burial_term:
             yard = None
-        if self._is_held:
-            self._yard_of(queue).waiting.append(_pack(slot, reason, died_s))
+        if self._is_held or message is None:
+            # Without the message, another replica is asked for it.
+            yard = self._yard_of(queue)
+            yard.waiting.append(_pack(slot, reason, died_s))
+            self._touch(yard)
         elif yard is None or (not yard.waiting and not yard.again and yard.may_send):
             self._send(queue, yard, self._burial(slot, reason, died_s), message)
         else:
@@ -292,7 +296,11 @@ class Burials:
             else:
                 burial = self._burial(*_unpack(yard.waiting.popleft()))
             message = queue.dead_message(burial.slot)
-            if message is None:
+            if message is False:
+                # Those behind it wait, too, so that letters keep their order.
+                yard.again.appendleft(burial)
+                self._wait(yard, now_ms)
+            elif message is None:
                 queue.end_burial(burial.slot, burial.reason, yard.term, has_letter=False)
             else:
                 self._send(queue, yard, burial, message)
@@ -310,6 +318,9 @@ class Burials:
         yard.again.extendleft(reversed(yard.returned))
         yard.returned.clear()
         yard.pace = 1
+        self._wait(yard, now_ms)
+
+    def _wait(self, yard: Graveyard, now_ms: int) -> None:
         yard.pause_ms = min(max(yard.pause_ms * 2, PAUSE_MS), PAUSE_MS_MAX)
         yard.timer = self._engine.timers.at(now_ms + yard.pause_ms, partial(self._pause_over, yard))
 

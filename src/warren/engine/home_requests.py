@@ -80,6 +80,7 @@ class HomeRequests:
             "awaits": self._awaits,
             "adopt": self._adopt,
             "merge": self._merge,
+            "copy": self._copy,
         }
 
     def handle(self, link: HomeEnd, request: int, payload: bytes) -> None:
@@ -257,6 +258,14 @@ class HomeRequests:
         if queue is None:
             return (OTHER, 0, [], [])
         return take_in(self._engine, queue, number, gateway, rows, settled)
+
+    def _copy(self, _link: HomeEnd, _asker: Asker, number: int, slot: int) -> tuple[bytes, int]:
+        """A message that a master cannot read, and how far the log is that has it, or has it not."""
+        mirrors = self._engine.mirrors
+        mirror = None if mirrors is None else mirrors.by_number.get(number)
+        if mirror is None or mirror.log.gap[0] < mirror.log.gap[1]:
+            return b"", 0
+        return mirror.log.copy_of(slot), mirror.log.last_index
 
     def _cancel(self, link: HomeEnd, _asker: Asker, number: int) -> bool:
         consumer = link.remove_consumer(number)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from warren.cluster import metadata_commands as commands
 from warren.engine import moving
 from warren.engine.cursors import resume_cursors
+from warren.engine.healing import Healing
 from warren.engine.mirror_links import links_of
 from warren.engine.orphans import await_consumers
 from warren.engine.promotions import Succession
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Whoever is to be the master and is not by then need not be.
 HAND_OVER_MS = 4_000
+#: A copy looks again after so long whether what could not be read has come.
+READ_AGAIN_MS = 20
 
 
 class SyncState:
@@ -72,6 +75,7 @@ class Mirror:
         self._heir: str | None = None
         self._is_busy = False
         self._armed_ms = NEVER_MS
+        self.healing = Healing(mirrors, self)
         log.host = self
         self._carriers: dict[type, Callable[[Any], None]] = {
             effects.Send: lambda it: mirrors.send(it.to, it.frame),
@@ -156,6 +160,7 @@ class Mirror:
         if self.log.is_broken and self._engine.settings.node_name in view.learners:
             self._begin_anew()
         self.replica.view(view, registered)
+        self.healing.view_changed()
         for learner in [name for name in self.syncs if name not in view.learners]:
             self._copy_ended(learner, "done" if learner in view.in_sync else "interrupted")
         self.carry_out()
@@ -223,12 +228,23 @@ class Mirror:
         # Greetings are counted anew by every life of a learner, so the epoch tells them apart.
         whose = (learner, self.replica.epoch, session)
         cursor, data, is_last = self.log.read_chunk(whose, after, upto, size, self.batch_messages)
+        if not data and not is_last:
+            # The next message cannot be read, and another replica is asked for it.
+            self._read_later(self.replica, learner, session, after, upto, size)
+            return 0
         self.replica.chunk_read(learner, session, cursor, data, is_last)
         state = self._copy_of(learner)
         if state is not None:
             state.bytes_done += len(data)
         self.carry_out()
         return len(data)
+
+    def _read_later(self, replica: Replica, *piece: Any) -> None:
+        def ring(_now_ms: int) -> None:
+            if replica is self.replica:
+                self.chunk_read(*piece)
+
+        self._engine.timers.at(self.now_ms + READ_AGAIN_MS, ring)
 
     # -- what operators want -----------------------------------------------------------------------
 

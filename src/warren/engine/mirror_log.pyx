@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.engine.ring_operations cimport (
     OP_BATCH, OP_CURSOR, OP_GONE, OP_OUT, OP_PUBLISH, OP_REFUSED, OP_USED, VIEW_COLD, Operation,
-    parse_operations, write_operation, write_publish,
+    bytes_of, parse_operations, write_operation, write_publish,
 )
 from warren.engine.whole_batches cimport WholeBatches
 from warren.model.message cimport PERSISTENT, Message
@@ -21,7 +21,7 @@ from warren.queue.marks cimport stamp_in
 from warren.queue.queue cimport Queue
 from warren.queue.slots cimport Slot, SlotLog, message_of
 from warren.store.journal cimport (
-    RING_OPERATION, TARGET_OPENED, TARGET_PROMISED, TARGET_TRANSIENT, Journal,
+    RING_OPERATION, TARGET_COPIED, TARGET_OPENED, TARGET_PROMISED, TARGET_TRANSIENT, Journal,
 )
 from warren.telemetry.event_buffer cimport EVENT_CONFIRM
 from warren.wire.output cimport Output
@@ -357,14 +357,60 @@ cdef class MirrorLog(WholeBatches):
 
         Whoever comes in the middle of a handover would otherwise come again at once, for ever.
         """
-        if index <= self.commit_index and self.acts and not self.paused:
+        if index <= self.commit_index and self.acts and not (self.paused or self.queue.mending):
             action()
         else:
             self.wakers.append((index, action))
 
     def wake(self, uint64_t index):
-        while self.wakers and not self.paused and self.wakers[0][0] <= index:
+        while (self.wakers and not (self.paused or self.queue.mending)
+               and self.wakers[0][0] <= index):
             self.wakers.popleft()[1]()
+
+    # -- what cannot be read here ------------------------------------------------------------------
+
+    cdef bint has_others(self) except -1:
+        return self.host is not None and self.replica is not None and self.host.healing.has_others
+
+    cdef bint asks_for(self, uint64_t slot) except -1:
+        return self.has_others() and self.host.healing.ask(slot)
+
+    def copy_of(self, uint64_t slot):
+        """The message of a slot for another replica; empty when it is not here."""
+        cdef Output out = Output()
+        cdef Operation operation
+        if self.queue.restored_level(slot) is not None and self.copy_message(out, slot) > 0:
+            return bytes_of(out)
+        for operation in self.tail:
+            if operation.kind == OP_PUBLISH and operation.slot == slot:
+                message = operation.message or self.journal.fetch(operation.place)
+                if message is not None:
+                    write_publish(out, message, slot, operation.wall_ms, operation.flags, 0, 0)
+                    break
+        return bytes_of(out)
+
+    def mend(self, uint64_t slot, bytes data not None):
+        """Another replica has sent a message that cannot be read here: it is written once more.
+
+        False: it is not missing any more. ValueError for what is no message of that slot.
+        """
+        cdef Queue queue = self.queue
+        cdef Operation operation
+        cdef uint64_t place
+        cdef list found = parse_operations(data, 0, 0)
+        if len(found) != 1 or found[0].kind != OP_PUBLISH or found[0].slot != slot:
+            raise ValueError(f"what came for slot {slot} is no message of it")
+        operation = <Operation>found[0]
+        place = queue.missing_at(slot)
+        if place == 0:
+            return False
+        queue.refit(slot, operation.body_len, self.journal.from_wall(operation.wall_ms),
+                    <int>operation.gateway, <int>operation.sequence,
+                    operation.flags & TARGET_TRANSIENT)
+        self.journal.move_message(
+            operation.message,
+            [(queue, slot, 0, queue.epoch, TARGET_COPIED, operation.wall_ms)], place)
+        return True
 
     # -- being the master --------------------------------------------------------------------------
 

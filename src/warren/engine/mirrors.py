@@ -57,6 +57,8 @@ class Mirrors:
         self.salvage: SalvageDirectory | None = None
         #: Told of pieces that are to be published again.
         self.on_returning: Callable[[str], None] | None = None
+        #: Messages that could not be read here and came from another replica.
+        self.mended = 0
         self._own_gateway = 0
         self._is_started = False
 

@@ -22,7 +22,7 @@ from warren.queue.queue cimport Queue
 from warren.queue.slots cimport CHUNK_SLOTS, TRANSIENT, Slot, SlotLog
 from warren.store.journal cimport (
     RING_BEGIN, RING_COMMIT, RING_DROP, RING_EPOCH, RING_GAP, RING_OPERATION, RING_RESET,
-    RING_TRUNCATE, TARGET_COPIED, TARGET_OPENED, TARGET_PROMISED, TARGET_TRANSIENT, Journal, Target,
+    RING_TRUNCATE, TARGET_COPIED, TARGET_OPENED, TARGET_TRANSIENT, Journal, Target,
 )
 from warren.wire.output cimport Output
 
@@ -399,10 +399,11 @@ cdef class ReplicaLog(MirrorPort):
 
     def read_chunk(self, session, uint64_t after, uint64_t upto, size_t bytes_max,
                    uint64_t messages_max=4096):
-        """Live messages of a copy: (cursor, data, whether it is the last)."""
+        """Live messages of a copy: (cursor, data, whether it is the last). No data, and not the
+        last: another replica is asked for the next one."""
         cdef Output out = Output()
         cdef uint64_t position, end, count = 0
-        cdef int level = 0
+        cdef int level = 0, copied
         cdef list levels = []
         self.queue.all_levels(levels)
         if self.queue.levels is None:
@@ -418,17 +419,23 @@ cdef class ReplicaLog(MirrorPort):
             end = (<SlotLog>log).committed if self.acts else (<SlotLog>log).next_position
             end = min(end, ends.get(i, upto))
             while position < end:
-                if out.end >= bytes_max or count >= messages_max:
+                copied = -1
+                if out.end < bytes_max and count < messages_max:
+                    copied = self.copy_message(out, <uint64_t>i << LEVEL_SHIFT | position)
+                if copied < 0:
                     self.scans[session] = (level, position)
                     cursor = position if self.queue.levels is None else min(after + count, upto - 1)
                     return cursor, bytes_of(out), False
-                count += self.copy_message(out, <uint64_t>i << LEVEL_SHIFT | position)
+                count += <uint64_t>copied
                 position += 1
         self.scans.pop(session, None)
         return upto, bytes_of(out), True
 
     def copy_message(self, Output out not None, uint64_t slot):
-        """Writes one message for a copy; how many that were. A skipped one costs nothing."""
+        """Writes one message for a copy; how many that were. A skipped one costs nothing.
+
+        -1: it cannot be read, and another replica is asked for it.
+        """
         cdef Slot* entry = self.queue.entry_at(slot)
         cdef Message message
         cdef uint32_t returns
@@ -437,7 +444,7 @@ cdef class ReplicaLog(MirrorPort):
             return 0
         message = self.queue.look_at(entry)
         if message is None:
-            return 0
+            return -1 if self.asks_for(slot) else 0
         returns = entry.returns
         state = self.queue.copy_state(slot, entry)
         write_publish(out, message, slot, self.journal.to_wall(entry.expires_ms),
@@ -490,16 +497,6 @@ cdef class ReplicaLog(MirrorPort):
         self.gap = (upto, upto)
         self.say(RING_GAP, upto.to_bytes(8, "little"), False)
         self.ring()
-
-    def salvage(self, uint64_t after_index):
-        """Put aside what is about to go: live messages, and the operations above an index."""
-        if self.host is not None:
-            self.host.salvage(after_index, self.cut_off(after_index))
-
-    def salvage_promised(self, uint64_t after_index):
-        """Put aside publishes above an index that publishers may count on, to bring them back."""
-        if self.host is not None:
-            self.host.salvage_promised(after_index, self.cut_off(after_index, TARGET_PROMISED))
 
     def cut_off(self, uint64_t after_index, uint32_t marked_so=0):
         """(slot, message) of what is live and was published after an index, in order.

@@ -14,7 +14,7 @@ from warren.engine.ring_operations cimport (
 )
 from warren.store.journal cimport (
     RING, RING_BEGIN, RING_COMMIT, RING_DROP, RING_EPOCH, RING_GAP, RING_OPERATION, RING_RESET,
-    RING_TRUNCATE, TARGET_COPIED,
+    RING_TRUNCATE, TARGET_COPIED, TARGET_PROMISED,
 )
 from warren.wire.output cimport Output
 
@@ -203,3 +203,15 @@ cdef class RestoredLog(ReplicaLog):
             else:
                 self.tail.append(make_operation(index, epoch, kind, rest[0]))
         self.queue.load_kept(snapshot, self.queue.load_levels(snapshot, 6 + size))
+
+    # -- before something goes ---------------------------------------------------------------------
+
+    def salvage(self, uint64_t after_index):
+        """Put aside what is about to go: live messages, and the operations above an index."""
+        if self.host is not None:
+            self.host.salvage(after_index, self.cut_off(after_index))
+
+    def salvage_promised(self, uint64_t after_index):
+        """Put aside publishes above an index that publishers may count on, to bring them back."""
+        if self.host is not None:
+            self.host.salvage_promised(after_index, self.cut_off(after_index, TARGET_PROMISED))

@@ -39,6 +39,8 @@ SLICE_ROWS = 256
 WAIT_MS_MAX = 10_000
 #: How often it is looked whether there is more.
 LOOK_S = 0.02
+#: The longest that a reader waits for a message that another replica is asked for.
+MEND_PATIENCE_S = 5.0
 #: More than any queue holds.
 ALL = 2**62
 
@@ -396,12 +398,15 @@ async def _read_block(call: Call, queue: AmqpQueue) -> Answer:
         call.flag("body", True),
         call.flag("headers", True),
     )
-    pace = Pace()
+    pace, patient_s = Pace(), time.monotonic() + MEND_PATIENCE_S
     while block.next < end and block.rows < rows_max and block.size < bytes_max:
         before = block.next
         block.fill(queue, end, min(SLICE_ROWS, rows_max - block.rows), bytes_max)
         if block.next == before:
-            break
+            if block.rows or before >= queue.readable_end or time.monotonic() > patient_s:
+                break
+            # Another replica is asked for the next one, which cannot be read here.
+            await asyncio.sleep(LOOK_S)
         await pace.rest()
         # It may have been trimmed meanwhile.
         cursors.check_range(queue, first, call.query.get("incarnation", ""))

@@ -94,6 +94,8 @@ cdef class MirrorPort:
                             uint32_t flags, uint64_t gateway, uint64_t sequence, uint64_t place,
                             uint32_t body_len) except -1
     cdef uint64_t relocate(self, uint64_t slot, uint64_t place) except? 0
+    cdef bint has_others(self) except -1
+    cdef bint asks_for(self, uint64_t slot) except -1
 
 
 cdef class QueuePort:

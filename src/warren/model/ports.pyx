@@ -123,6 +123,14 @@ cdef class MirrorPort:
         """... and that one was moved; where it stood before, 0 when it is not held."""
         return 0
 
+    cdef bint has_others(self) except -1:
+        """Whether others may have what cannot be read here."""
+        return False
+
+    cdef bint asks_for(self, uint64_t slot) except -1:
+        """A message cannot be read here: whether another replica is asked for it."""
+        return False
+
     def change_cursors(self, bytes operation not None):
         """An operation of the queue's cursors, done when all replicas have it; its index."""
         raise NotImplementedError

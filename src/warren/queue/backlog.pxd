@@ -26,6 +26,7 @@ cdef class Backlog(QueuePort):
     cdef readonly uint64_t ready
     cdef readonly uint64_t leaving     # of a mirrored queue: gone, but not yet on all replicas
     cdef readonly uint64_t unreadable  # messages the log could not give back
+    cdef readonly bint mending         # the next cannot be read: another replica is asked for it
     cdef public str damage             # what is known to be lost, in words; empty: nothing
 
     cdef public EventBuffer events     # the event journal; None: nobody wants to know

@@ -6,6 +6,7 @@ class Backlog(QueuePort):
     ready: int
     leaving: int
     unreadable: int
+    mending: bool
     damage: str
     events: EventBuffer | None
     def __init__(self, name: str, max_priority: int = -1) -> None: ...

@@ -141,7 +141,6 @@ cdef class Backlog(QueuePort):
             return NULL
         if chunk.slots is NULL and not load_slots(log, chunk, slot - position % CHUNK_SLOTS):
             self.lose_chunk(log, slot)
-            return NULL
         return log.at(position)
 
     cdef Slot* front(self, uint64_t* slot) except? NULL:
@@ -158,13 +157,17 @@ cdef class Backlog(QueuePort):
                 return entry
 
     cdef bint bring_in(self, uint64_t slot, Slot* entry) except -1:
-        """Has the message of a ready slot in memory; False when it could not be read and is lost.
+        """Has the message of a ready slot in memory; False when it could not be read.
+
+        It is lost then, or another replica is asked for it (`mending`) and nothing may overtake it.
         """
         if not entry.content & 1:
             return True
         if page_in(self.level(slot), position_of(slot)):
             return True
-        self.lose(slot)
+        self.mending = self.mirror is not None and self.mirror.asks_for(slot)
+        if not self.mending:
+            self.lose(slot)
         return False
 
     # -- what cannot be read -----------------------------------------------------------------------

@@ -73,7 +73,8 @@ cdef class BlockBuilder:
     def fill(self, KeptBacklog queue not None, uint64_t end, uint64_t rows, uint64_t size):
         """Go on, up to a position, or until so many more rows or so many bytes in all are there.
 
-        It does not go beyond what the queue has on the disk.
+        It does not go beyond what the queue has on the disk, nor, while another replica is asked
+        for a message that cannot be read, beyond that.
         """
         cdef SlotLog log = queue.log
         cdef uint64_t number, rows_end = self.rows + rows
@@ -88,6 +89,9 @@ cdef class BlockBuilder:
             spilled = chunk is not NULL and chunk.live and chunk.slots is NULL
             if chunk is NULL or chunk.live == 0 or (
                     spilled and not load_slots(log, chunk, number * CHUNK_SLOTS)):
+                if spilled and queue.mirror is not None and queue.mirror.has_others():
+                    queue.lose_chunk(log, self.next)
+                    continue
                 number = min((number + 1) * CHUNK_SLOTS, end)
                 if number > self.complete_from:
                     self.missing += number - max(self.next, self.complete_from)
@@ -103,6 +107,10 @@ cdef class BlockBuilder:
                         message = (self.message_at(log, entry.content >> 1)
                                    if entry.content & 1 else message_of(entry))
                         if message is None:
+                            if queue.mirror is not None and queue.mirror.asks_for(self.next):
+                                # Another replica is asked for it: who reads comes again.
+                                end = self.next
+                                break
                             self.missing += 1
                         else:
                             self.add(self.next, message)

@@ -1,3 +1,5 @@
+from typing import Literal
+
 from warren.model.message import Message
 from warren.queue.kept import KeptBacklog
 
@@ -8,7 +10,7 @@ class Graves(KeptBacklog):
     burial_term: int
     crowded: bool
     resting: bool
-    def dead_message(self, slot: int) -> Message | None: ...
+    def dead_message(self, slot: int) -> Message | Literal[False] | None: ...
     def end_burial(
         self,
         slot: int,

@@ -10,6 +10,7 @@ and whoever ends burials has the queue go on. What consumers reject is always ta
 
 from libc.stdint cimport int64_t, uint64_t
 
+from warren.model.message cimport Message
 from warren.model.ports cimport DEAD_EXPIRED, DEAD_MAXLEN, DEAD_REJECTED, STAGE_GONE
 from warren.queue.backlog cimport position_of
 from warren.queue.kept cimport KeptBacklog
@@ -31,17 +32,19 @@ cdef class Graves(KeptBacklog):
     cdef bint has_grave(self) noexcept:
         """Whether one more may go; else it is noted that one could not."""
         if not self.dead_letters or (self.buried < BURIED_MAX and not self.resting
-                                     and self.buried_bytes < BURIED_BYTES_MAX):
+                                     and self.buried_bytes < BURIED_BYTES_MAX
+                                     and not self.mending):
             return True
         self.crowded = True
         return False
 
     cdef int bury(self, SlotLog log, uint64_t slot, int reason) except -1:
-        """A message in memory that is out, and dead."""
+        """A message that is out, and dead; in memory, or another replica is asked for it."""
         cdef Slot* entry = log.at(position_of(slot))
+        cdef Message message = None if entry.content & 1 else message_of(entry)
         self.buried += 1
         self.buried_bytes += entry.body_len
-        return self.effects.dead_letter(self, message_of(entry), reason, <int64_t>slot)
+        return self.effects.dead_letter(self, message, reason, <int64_t>slot)
 
     cdef int drop_head(self, int reason) except -1:
         cdef uint64_t slot = 0
@@ -68,7 +71,8 @@ cdef class Graves(KeptBacklog):
             # If it comes back, it comes to somebody for the second time.
             entry.flags |= REDELIVERED
             log.drop_index(log.chunk_of(position_of(slot)))
-            if not entry.content & 1 or page_in(log, position_of(slot)):
+            if not entry.content & 1 or page_in(log, position_of(slot)) or (
+                    self.mirror is not None and self.mirror.asks_for(slot)):
                 return self.bury(log, slot, reason)
             self.unreadable += 1
             self.journal.unreadable(self, slot, entry.content >> 1, 1)
@@ -90,11 +94,16 @@ cdef class Graves(KeptBacklog):
         return self.note_event(event, FLAG_DEAD_LETTER if has_letter else 0, slot, 1, 0)
 
     def dead_message(self, uint64_t slot):
-        """What is buried there; None when it cannot be read, and has been said to be lost."""
+        """What is buried there; None when it cannot be read, and has been said to be lost.
+
+        False: another replica is asked for it.
+        """
         cdef SlotLog log = self.level(slot)
         cdef Slot* entry = log.at(position_of(slot))
         if not entry.content & 1 or page_in(log, position_of(slot)):
             return message_of(entry)
+        if self.mirror is not None and self.mirror.asks_for(slot):
+            return False
         self.unreadable += 1
         self.journal.unreadable(self, slot, entry.content >> 1, 1)
         return None
@@ -112,7 +121,7 @@ cdef class Graves(KeptBacklog):
             return
         log = self.level(slot)
         self.buried -= 1
-        self.buried_bytes -= log.at(position).body_len
+        self.buried_bytes -= min(self.buried_bytes, <uint64_t>log.at(position).body_len)
         if self.events is not None:
             self.note_left(reason, slot, has_letter)
         if (not with_letter or self.mirror is not None or self.queue_id == 0

@@ -297,7 +297,7 @@ cdef class Queue(Graves):
         cdef Slot* entry
         cdef bint redelivered
         cdef Message message
-        if self.pumping or self.paused:
+        if self.pumping or self.paused or self.mending:
             # A delivery in progress led back here, whose loop goes on anyway; or none is wanted.
             return 0
         self.pumping = True
@@ -315,6 +315,8 @@ cdef class Queue(Graves):
                     count -= 1
                     break
                 if entry.content & 1 and not self.bring_in(slot, entry):
+                    if self.mending:
+                        break
                     continue
                 message = message_of(entry)
                 redelivered = entry.flags & REDELIVERED or position < log.flagged_below
@@ -406,6 +408,9 @@ cdef class Queue(Graves):
                 return 0
             if self.bring_in(slot, entry):
                 break
+            if self.mending:
+                self.open_mark = self.operations
+                return 0
         message = message_of(entry)
         redelivered = entry.flags & REDELIVERED or position_of(slot) < log.flagged_below
         log.take(position_of(slot))
@@ -510,6 +515,7 @@ cdef class Queue(Graves):
         """Another node is the master: what was done here and not on all replicas was not done."""
         self.take_back_all()
         self.forget_buried()
+        self.mending = False
         self.unacked = 0
         self.run_count = 0
         return 0

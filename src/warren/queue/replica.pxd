@@ -29,3 +29,6 @@ cdef class Replicated(Backlog):
     cdef uint64_t first_live(self, SlotLog log) noexcept
     cdef bytes committed_levels(self)
     cdef Message look_at(self, Slot* entry)
+    cdef uint64_t missing_at(self, uint64_t slot) except? 0
+    cdef int refit(self, uint64_t slot, uint32_t body_len, int64_t expires_ms, int returns,
+                   int state, bint transient) except -1

@@ -6,14 +6,14 @@ come by slot, so all replicas have them at the same places.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from libc.stdlib cimport calloc, free
 
 from warren.model.message cimport Message
 from warren.model.ports cimport MirrorPort
 from warren.queue.backlog cimport LEVEL_SHIFT, Backlog, position_of
 from warren.queue.paging cimport hold_in_memory, load_slots
 from warren.queue.slots cimport (
-    CHUNK_SLOTS, LOGGED, REDELIVERED, TRANSIENT, Chunk, Slot, SlotLog, logged_as, message_of,
+    CHUNK_SLOTS, GUESSED, LOGGED, REDELIVERED, TRANSIENT, Chunk, Slot, SlotLog, logged_as, message_of,
 )
 from warren.queue.snapshot cimport encode_level
 
@@ -382,6 +382,74 @@ cdef class Replicated(Backlog):
         if entry.content & 1:
             return self.journal.fetch(entry.content >> 1)
         return message_of(entry)
+
+    # -- what cannot be read here, and others have -------------------------------------------------
+
+    cdef int lose_chunk(self, SlotLog log, uint64_t slot) except -1:
+        """The header of a chunk tells which messages it has: others are asked for each in its turn.
+
+        Until then they stand where the index stands, which is no message.
+        """
+        cdef Chunk* chunk = log.chunk_of(position_of(slot))
+        cdef uint64_t place = chunk.index_place, size = 0
+        cdef uint32_t left = chunk.live
+        cdef int j
+        if self.mirror is None or not self.mirror.has_others():
+            return Backlog.lose_chunk(self, log, slot)
+        chunk.slots = <Slot*>calloc(CHUNK_SLOTS, sizeof(Slot))
+        if chunk.slots is NULL:
+            raise MemoryError()
+        for j in range(CHUNK_SLOTS):
+            if not (chunk.ready_bits[j >> 6] | chunk.retained_bits[j >> 6]) >> (j & 63) & 1:
+                continue
+            chunk.slots[j].content = place << 1 | 1
+            chunk.slots[j].flags = LOGGED | GUESSED
+            # Their bytes are known together.
+            size = chunk.body_bytes // left
+            chunk.slots[j].body_len = <uint32_t>size
+            chunk.body_bytes -= size
+            left -= 1
+            self.journal.retain_kept(place, <uint32_t>size)
+        log.drop_index(chunk)
+        return 0
+
+    cdef uint64_t missing_at(self, uint64_t slot) except? 0:
+        """Where the message of a slot should be in the log; 0: it is here, or not needed any more.
+        """
+        cdef Slot* entry = NULL if self.level(slot) is None else self.entry_at(slot)
+        return entry.content >> 1 if entry is not NULL and entry.content & 1 else 0
+
+    cdef int refit(self, uint64_t slot, uint32_t body_len, int64_t expires_ms, int returns,
+                   int state, bint transient) except -1:
+        """Another replica has said what there is to a message; what is known here is newer."""
+        cdef SlotLog log = self.level(slot)
+        cdef uint64_t position = position_of(slot)
+        cdef Slot* entry = log.at(position)
+        cdef Chunk* chunk = log.chunk_of(position)
+        cdef int64_t more = <int64_t>body_len - entry.body_len
+        if not entry.flags & GUESSED:
+            return 0
+        entry.flags = (entry.flags & ~<int>GUESSED | (TRANSIENT if transient else 0)
+                       | (REDELIVERED if state & COPIED_REDELIVERED else 0))
+        entry.returns = max(entry.returns, <unsigned short>returns)
+        entry.expires_ms = expires_ms
+        entry.body_len = body_len
+        if expires_ms:
+            self.may_expire = True
+        if log.is_retained(position):
+            log.retained_bytes += <uint64_t>more
+            return 0
+        log.live_bytes += <uint64_t>more
+        log.kept_bytes += <uint64_t>more
+        if chunk.ready_bits[position % CHUNK_SLOTS >> 6] >> (position & 63) & 1:
+            log.ready_bytes += <uint64_t>more
+        return 0
+
+    def mending_ended(self, int64_t now_ms):
+        """What could not be read is here again, or nobody has it: the queue goes on."""
+        self.mending = False
+        self.go_on_burying(now_ms)
+        self.pump(now_ms)
 
     def hand_on(self, Replicated heir not None):
         """Another object is the queue from now on; this one stands for its old deliveries only."""

@@ -15,6 +15,7 @@ cdef enum:
     REDELIVERED = 1
     LOGGED = 2           # the log has it for this queue: that it leaves must be logged too
     TRANSIENT = 4        # ... although it is not to outlive all replicas of a mirrored queue
+    GUESSED = 8          # its index cannot be read: only that it is there is known (replica.pyx)
 
 cdef struct Slot:
     uint64_t content     # the Message, owned; or its place << 1 | 1 when paged out; 0: it has left
