@@ -278,8 +278,7 @@ cdef class Replicated(Backlog):
                 if self.entry_at(<uint64_t>i << LEVEL_SHIFT | position) is not NULL:
                     log.take(position)
                     log.remove(position)
-            log.next_position = log.committed
-            log.forget_marks_from(log.committed)
+            log.cut_back(log.committed)
             log.opening = log.open_mark = 0
             self.ready += log.ready
         self.leaving = 0

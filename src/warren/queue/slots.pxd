@@ -118,7 +118,7 @@ cdef class SlotLog:
     cdef int mark(self, int64_t now_ms) except -1
     cdef int mark_stamp(self, uint64_t position, uint32_t flags) except -1
     cdef uint32_t stamp_at(self, uint64_t position) noexcept
-    cdef void forget_marks_from(self, uint64_t position) noexcept
+    cdef void cut_back(self, uint64_t position) noexcept
     cdef int load_marks(self, bytes data) except -1
     cdef int64_t first_live(self) noexcept
 

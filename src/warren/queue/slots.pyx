@@ -468,8 +468,19 @@ cdef class SlotLog:
             return 0
         return stamp_of(self.journal.to_wall(1) - 1 + at_ms)
 
-    cdef void forget_marks_from(self, uint64_t position) noexcept:
-        """There are no messages from there on; others will come."""
+    cdef void cut_back(self, uint64_t position) noexcept:
+        """There are no messages from there on; others will come.
+
+        An empty chunk that was kept for the next ones goes, too: they come before it now.
+        """
+        cdef size_t i
+        self.next_position = position
+        while self.count and self.first_number + self.count - 1 > position // CHUNK_SLOTS:
+            i = self.first + self.count - 1
+            if self.chunks[i] is not NULL:
+                self.free_chunk(i)
+            self.count -= 1
+        self.trim()
         self.arrivals.forget_from(position)
         self.marked_ms = unknown_ms()
         self.stamp = 0
