@@ -115,15 +115,11 @@ class BrokerNode(MemberNode):
     # -- helpers for whoever acts on it
 
     @property
-    def lets_clients_in(self) -> bool:
-        return self.is_ready and not self.is_stopping
-
-    @property
     def is_paused(self) -> bool:
         return self._paused
 
     @property
-    def lets_in(self) -> bool:
+    def lets_clients_in(self) -> bool:
         """Whether clients may connect."""
         return self.is_ready and not self.is_stopping
 

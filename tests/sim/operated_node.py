@@ -110,8 +110,8 @@ class OperatedNode(WideNode):
     # -- clients
 
     @property
-    def lets_in(self) -> bool:
-        return super().lets_in and not self.shell.is_suspended
+    def lets_clients_in(self) -> bool:
+        return super().lets_clients_in and not self.shell.is_suspended
 
     def _ready_changed(self, ready: bool) -> None:
         self.shell.is_open = ready

@@ -163,7 +163,8 @@ def test_an_index_that_cannot_be_read() -> None:
     total = queue.total_bytes
     scene.check_drained()
     assert scene.mended(master) == 128
-    assert total and queue.total_bytes == queue.ready_bytes == 0
+    assert total
+    assert queue.total_bytes == queue.ready_bytes == 0
     queue.check()
 
 

@@ -13,7 +13,8 @@ from warren.model.ports cimport MirrorPort
 from warren.queue.backlog cimport LEVEL_SHIFT, Backlog, position_of
 from warren.queue.paging cimport hold_in_memory, load_slots
 from warren.queue.slots cimport (
-    CHUNK_SLOTS, GUESSED, LOGGED, REDELIVERED, TRANSIENT, Chunk, Slot, SlotLog, logged_as, message_of,
+    CHUNK_SLOTS, GUESSED, LOGGED, REDELIVERED, TRANSIENT, Chunk, Slot, SlotLog, logged_as,
+    message_of,
 )
 from warren.queue.snapshot cimport encode_level
 
