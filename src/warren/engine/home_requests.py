@@ -241,7 +241,7 @@ class HomeRequests:
         return lost
 
     def _copy(self, _link: HomeEnd, _asker: Asker, number: int, slot: int) -> tuple[bytes, int]:
-        """A message that a master cannot read, and how far the log is that has it, or has it not."""
+        """A message that a master cannot read, if it is here, and how far the log here is."""
         mirrors = self._engine.mirrors
         mirror = None if mirrors is None else mirrors.by_number.get(number)
         if mirror is None or mirror.log.gap[0] < mirror.log.gap[1]:
