@@ -30,10 +30,10 @@ export interface Lane {
 }
 
 /** How the names of the events begin that the timeline shows. */
-export const NAMES = ["node.", "cluster.", "link.", "mirror.", "queue.master", "queue.promoted", "queue.mirror", "queue.sync", "queue.damaged", "queue.salvaged", "queue.republished", "queue.returned", "queue.paused", "queue.resumed", "rebalance.", "policy.", "alarm.", "vhost.", "shovel."];
+export const NAMES = ["node.", "cluster.", "link.", "mirror.", "queue.master", "queue.promoted", "queue.mirror", "queue.sync", "queue.damaged", "queue.mended", "queue.fork", "queue.salvaged", "queue.republished", "queue.returned", "queue.paused", "queue.resumed", "rebalance.", "policy.", "alarm.", "vhost.", "shovel."];
 
 /** What only the node says that it happened to; it is asked for at all nodes. */
-export const OWN_NAMES = ["queue.promoted", "queue.sync", "queue.salvaged", "queue.republished", "queue.returned", "queue.damaged", "alarm.", "shovel."];
+export const OWN_NAMES = ["queue.promoted", "queue.sync", "queue.salvaged", "queue.republished", "queue.returned", "queue.damaged", "queue.mended", "queue.fork", "alarm.", "shovel."];
 
 /** The node an event is about; the one that was asked, when it names none. */
 export function nodeOf(event: ClusterEvent, asked: string): string {
@@ -125,6 +125,10 @@ const WORDS: Record<string, (d: Record<string, unknown>) => string> = {
   "rebalance.started": (d) => `masters are being spread over the nodes: ${d.planned} are to move`,
   "rebalance.ended": (d) => `masters were spread over the nodes: ${d.moved} moved, ${d.failed} did not`,
   "queue.damaged": (d) => `queue ${d.name} in ${d.vhost} was damaged on disk: ${d.what}`,
+  "queue.mended": (d) => `queue ${d.name} in ${d.vhost}: a message that could not be read came from ${d.node}`,
+  "queue.fork_opened": (d) => `queue ${d.name} in ${d.vhost} is served by a fork, ${d.fork}, until the partition ends`,
+  "queue.fork_closed": (d) => `queue ${d.name} in ${d.vhost}: its fork ${d.fork} is to be merged`,
+  "queue.fork_merged": (d) => `queue ${d.name} in ${d.vhost}: its fork is merged, ${d.messages} messages brought back, ${d.acknowledged} acknowledged there`,
   "policy.set": (d) => `policy ${d.name} was set in ${d.vhost}`,
   "policy.cleared": (d) => `policy ${d.name} was removed from ${d.vhost}`,
   "vhost.created": (d) => `virtual host ${d.name} was made`,
