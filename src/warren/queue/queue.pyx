@@ -195,8 +195,7 @@ cdef class Queue(Graves):
         if had:
             self.mirror.await_all(message, sequence)
             return ACCEPTED
-        self.mirror.gateway = gateway
-        self.mirror.sequence = sequence
+        self.mirror.gateway, self.mirror.sequence = gateway, sequence
         outcome = self.publish(message, now_ms)
         if outcome == REJECTED:
             self.mirror.refuse(gateway, sequence)
@@ -281,10 +280,9 @@ cdef class Queue(Graves):
     cdef int pump(self, int64_t now_ms) except -1:
         """Delivers all it can, or so much that others must have their turn first."""
         while self.pump_some(now_ms, PUMP_DELIVERIES) == PUMP_DELIVERIES:
+            if not self.postponed:
+                self.postponed = self.ready and self.ring.size() and self.effects.postpone(self)
             if self.postponed:
-                return 0
-            if self.ready and self.ring.size() and self.effects.postpone(self):
-                self.postponed = True
                 return 0
         return 0
 
