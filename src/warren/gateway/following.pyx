@@ -258,8 +258,11 @@ cdef class FollowingQueue(Following):
         turn.parts = parts_before
         for publisher in told:
             publisher.parts_over()
-        if late:
+        if late and (<object>journal).appended > (<object>journal).persisted:
             (<object>journal).when_persisted((<object>journal).appended, partial(tell_late, late))
+        elif late:
+            # All of it has come before, and is there: nothing may be written that would tell.
+            tell_late(late)
         self.gateway.relieve()
         if self.congested:
             self.congested = False
