@@ -34,7 +34,7 @@ class ForgetsWhoWaits(MirrorLog):
 class TakesTwice(MirrorLog):
     """What is sent again after a failover counts as new."""
 
-    def has_taken(self, _gateway: int, _sequence: int) -> bool:
+    def has_taken(self, _gateway: int, _sequence: int, _message: Any) -> bool:
         return False
 
 
