@@ -2,8 +2,9 @@
 
 The pipelines run as `warren pipeline` does, as processes of their own. Drivers are killed with all
 that they started, nodes by SIGKILL, at random moments: before the first batch, in one, between two.
-An archive reads a mirrored queue of three nodes; a replay publishes into a plain queue, whose node
-is killed and comes back. In the end every message is there once, and in order.
+An archive reads a mirrored queue of three nodes. A replay publishes into one whose masters are
+killed, or into a plain queue whose only node is killed and comes back. In the end every message is
+there once, and in order.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
 from rings import await_ring, mirror, ring_of
 
-QUEUE, TARGET = "ha.orders", "again"
+QUEUE, TARGET = "ha.orders", "ha.again"
 START_S, RUN_S = 240.0, 600.0
 KEPT = pika.BasicProperties(delivery_mode=2)
 
@@ -84,6 +85,8 @@ class Kills:
         #: How likely it is run again in the end.
         self.again = again
         self.done: list[str] = []
+        #: Whose master is killed.
+        self.queue = QUEUE
 
     def run(self, words: list[str], checkpoint: Path, kills: int) -> None:
         """Driver and nodes in turn, beginning with the driver in its first batch."""
@@ -112,26 +115,32 @@ class Kills:
 
     def kill_node(self) -> None:
         """The queue's master, or of a plain queue its only node; it comes back."""
-        ring = ring_of(self.cluster, QUEUE)
+        ring = ring_of(self.cluster, self.queue)
         names = self.cluster.nodes
         n = 1 if ring is None or ring.master not in names else names.index(ring.master) + 1
         self.cluster.kill(n)
         time.sleep(self.dice.random())
         self.cluster.start(n)
         if len(names) > 1:
-            await_ring(self.cluster, QUEUE, synchronised=(1, 2, 3))
+            await_ring(self.cluster, self.queue, synchronised=(1, 2, 3))
+
+    @property
+    def endpoints(self) -> str:
+        return ",".join(self.cluster.management_url(n) for n in self.cluster.numbers)
+
+    def mirror(self) -> None:
+        mirror(self.cluster, r"^ha\.", {"ha-mode": "all", "ha-sync-mode": "automatic"})
 
     # -- archive -----------------------------------------------------------------------------------
 
     def archive(self, messages: int, kills: int, mode: str) -> None:
         """Raises AssertionError when a message is missing in the archive or there twice."""
-        mirror(self.cluster, r"^ha\.", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+        self.mirror()
         publish(self.cluster.url(1), QUEUE, range(messages))
         await_ring(self.cluster, QUEUE, synchronised=(1, 2, 3))
         lake = self.base / "lake"
-        urls = ",".join(self.cluster.management_url(n) for n in self.cluster.numbers)
         rows = max(1, messages // (kills + 6))
-        words = ["archive", "--endpoints", urls, "--queues", QUEUE, "--to", str(lake)]
+        words = ["archive", "--endpoints", self.endpoints, "--queues", QUEUE, "--to", str(lake)]
         words += ["--mode", mode, "--batch-rows", str(rows)]
         self.run(words, lake / "_checkpoint", kills)
         found = duckdb.sql(
@@ -146,10 +155,13 @@ class Kills:
 
     def replay(self, messages: int, kills: int) -> None:
         """Raises AssertionError when a message is not published, or twice, or out of order."""
+        self.queue = TARGET
+        if len(self.cluster.nodes) > 1:
+            self.mirror()
         publish(self.cluster.url(1), TARGET, range(0))
         write_archive(self.base / "archived", messages)
         run = self.base / "run"
-        words = ["replay", "--endpoints", self.cluster.management_url(1)]
+        words = ["replay", "--endpoints", self.endpoints]
         words += ["--archive", str(self.base / "archived"), "--run", str(run), "--exchange", ""]
         words += ["--routing-key", TARGET, "--batch-rows", str(max(1, messages // (kills + 6)))]
         self.run(words, run / "_checkpoint", kills)
@@ -210,7 +222,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--messages", type=int, default=60_000)
     given = parser.parse_args()
-    for what, nodes in (("archive, follow", 3), ("archive, drain", 3), ("replay", 1)):
+    for what, nodes in (
+        ("archive, follow", 3),
+        ("archive, drain", 3),
+        ("replay", 3),
+        ("replay", 1),
+    ):
         name, _, mode = what.partition(", ")
         began_s = time.monotonic()
         with (
@@ -221,8 +238,8 @@ def main() -> None:
             getattr(kills, name)(given.messages, given.kills, *([mode] if mode else []))
         took_s = time.monotonic() - began_s
         print(
-            f"{what}: killed {', '.join(kills.done)}; {given.messages:,} messages, {took_s:.0f} s: "
-            "none lost, none twice",
+            f"{what}, {nodes} nodes: killed {', '.join(kills.done)}; "
+            f"{given.messages:,} messages, {took_s:.0f} s: none lost, none twice",
             flush=True,
         )
 

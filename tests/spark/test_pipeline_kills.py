@@ -21,3 +21,10 @@ def test_a_replay_whose_driver_and_node_are_killed(tmp_path: Path) -> None:
         kills = Kills(tmp_path, cluster, seed=6, again=0)
         kills.replay(messages=4_000, kills=2)
     assert kills.done == ["driver", "node"]
+
+
+def test_a_replay_into_a_mirrored_queue_whose_masters_are_killed(tmp_path: Path) -> None:
+    with Cluster(3) as cluster:
+        kills = Kills(tmp_path, cluster, seed=7, again=0)
+        kills.replay(messages=4_000, kills=2)
+    assert kills.done == ["driver", "node"]
