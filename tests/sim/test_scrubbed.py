@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from sim.test_mended import EVERYWHERE, Scene
 from sim.wide_mutants import mutant
 

@@ -143,9 +143,7 @@ class Scrub:
         pace = min(self.pace, BUSY_PACE) if is_busy else self.pace
         return now_ms + max(1, sum(size for _, size in pieces) // pace)
 
-    def _was_read(
-        self, here: _Round, found: list[Stretch], due_ms: int, data: list[bytes]
-    ) -> None:
+    def _was_read(self, here: _Round, found: list[Stretch], due_ms: int, data: list[bytes]) -> None:
         self._is_reading = False
         mirror = self._by_number.get(here.number)
         if mirror is not None:

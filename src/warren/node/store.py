@@ -302,7 +302,7 @@ class NodeStore:
     def _read_aside(
         self, pieces: list[tuple[int, int]], done: Callable[[list[bytes]], None]
     ) -> None:
-        """Read (place, size) of the log in a thread; in a turn of the loop `done` has what is there.
+        """Read (place, size) of the log in a thread; `done` has it in a turn of the loop.
 
         With descriptors of its own, that are closed again: segments may be deleted meanwhile.
         """
