@@ -64,6 +64,7 @@ class NodeStore:
 
     def start(self) -> None:
         self._node.world.after(TICK_US, self._node.in_life(self._tick))
+        self._node.engine.mirrors.scrub.go_through()
 
     def _tick(self) -> None:
         node = self._node

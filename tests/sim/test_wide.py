@@ -29,6 +29,9 @@ FOUND = {
     53: "what stood before the point that two logs share was cut off, and not put aside",
     198: "a consumer that waited for an adoption was given messages, and kept them when it left",
     461: "one that joined anew took an earlier life for its own, and asked no more",
+    322: "a mirror counted as in sync though its disk had spoiled what a checkpoint covers",
+    51_000_228: "the same",
+    51_000_378: "the same",
     3_000_072: "the same",
     3_000_347: "a home that was given up went on to send, and ended who listened",
 }
@@ -38,8 +41,11 @@ CAUGHT = {
     "DropsWithoutSalvage": ("unclean", 41),
     "IgnoresTheFloor": ("floor", 27),
     "PutsNothingAside": ("unclean", 234),
+    "ReadsNothingOver": ("flips", 322),
     "TellsNoLoss": ("unclean", 53),
 }
+#: ... and one that a test of its own catches.
+SCRUBBED = {"CountsUnread"}
 #: How many schedules of that kind are tried, where the one that it was is another by now.
 TRIES = 40
 
@@ -117,4 +123,4 @@ def test_a_seed_is_the_same_everywhere() -> None:
 
 
 def test_all_mutants_are_known() -> None:
-    assert CAUGHT.keys() | AIMED.keys() == MUTANTS.keys()
+    assert CAUGHT.keys() | AIMED.keys() | SCRUBBED == MUTANTS.keys()

@@ -11,6 +11,7 @@ from warren.engine import mirror, moving
 from warren.engine.metadata_format import Change
 from warren.engine.mirror import Mirror
 from warren.engine.mirrors import Mirrors
+from warren.engine.scrubbing import Scrub
 from warren.node.rings import Rings
 from warren.node.views import QueueViews
 from warren.replication.replica import Replica
@@ -62,6 +63,8 @@ MUTANTS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
         (Mirrors, "is_damaged", property(_never)),
         (Rings, "are_damaged", property(_never)),
     ),
+    "ReadsNothingOver": ((Scrub, "go_through", _nothing), (Scrub, "begin", _nothing)),
+    "CountsUnread": ((Scrub, "begin", _nothing),),
     "GovernsLate": ((moving, "become_local", _govern_late),),
     "StaysAbsent": ((QueueViews, "_move_home", _stay_absent),),
     "DeletesAsAnybody": ((Change, "epoch", None),),

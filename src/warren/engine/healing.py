@@ -1,10 +1,11 @@
-"""Healing: what a master cannot read on its own disk, the other replicas in sync still have.
+"""Healing: what a replica cannot read on its own disk, the other replicas in sync still have.
 
 A message that cannot be read when its turn comes stays in its slot, and the queue delivers nothing
 past it. The others in sync are asked for it, one after the other; slots are the same everywhere.
 What comes is written here once more. It is lost only when nobody else is in sync, or when all who
 are have said that they do not have it either. Who does not answer is asked again, until the view
-says that it is not in sync any more.
+says that it is not in sync any more. Mirrors and learners ask as well as the master: for what is
+found before anybody wants it (`scrubbing.py`), and for ranges that they are read.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ AGAIN_MS = 50
 class _Missing:
     """A message that the others are asked for."""
 
-    __slots__ = ("asked", "known", "slot", "tries", "without")
+    __slots__ = ("asked", "known", "place", "slot", "tries", "without")
 
-    def __init__(self, slot: int, known: int) -> None:
+    def __init__(self, slot: int, known: int, place: int) -> None:
         self.slot = slot
+        #: Where it stood in the log: another message may be given its slot, but not its place.
+        self.place = place
         #: The message came with one of the operations up to here.
         self.known = known
         #: Who does not have it either.
@@ -43,7 +46,7 @@ class _Missing:
 
 
 class Healing:
-    """Of one mirrored queue. It acts while this node is the queue's master."""
+    """Of one mirrored queue. It acts while the others have what this replica has."""
 
     def __init__(self, mirrors: Mirrors, mirror: Mirror) -> None:
         self._mirrors = mirrors
@@ -60,32 +63,42 @@ class Healing:
 
     @property
     def has_others(self) -> bool:
-        """Whether there are others that have everything."""
-        return bool(self._others)
+        """Whether there are others that have everything, or may be: nobody has said so far."""
+        return self._mirror.view is None or bool(self._others)
 
     @property
-    def _is_master(self) -> bool:
-        mirror = self._mirror
-        return (
-            mirror.replica is not None
-            and mirror.view is not None
-            and mirror.view.master == self._engine.settings.node_name
-        )
+    def _is_part(self) -> bool:
+        """Whether those in sync have the same messages as this replica.
+
+        Of who is not in sync that is known when its log is a beginning of the master's.
+        """
+        replica, view = self._mirror.replica, self._mirror.view
+        if replica is None or view is None:
+            return False
+        here = self._engine.settings.node_name
+        return here == view.master or here in view.in_sync or replica.is_matched
 
     def ask(self, slot: int) -> bool:
         """Have a message brought that cannot be read here; False: nobody is asked for it."""
-        if slot in self._given_up or not self._is_master or not self._others:
+        if slot in self._given_up or not self._is_part or not self._others:
             return False
         if slot not in self._missing:
-            missing = self._missing[slot] = _Missing(slot, self._mirror.queue.operations)
+            queue, place = self._mirror.queue, self._mirror.log.missing_at(slot)
+            missing = self._missing[slot] = _Missing(slot, queue.operations, place)
             # Not in the middle of what the queue does.
             self._engine.later(lambda _now_ms: self._ask_next(missing))
         return True
 
+    def is_given_up(self, slot: int) -> bool:
+        """Whether nobody has a message that cannot be read here, or nobody can be asked."""
+        view = self._mirror.view
+        is_alone = view is not None and view.in_sync == (self._engine.settings.node_name,)
+        return is_alone or slot in self._given_up
+
     def view_changed(self) -> None:
         """Others may be in sync, or none, or another is the master."""
         self._given_up.clear()
-        if not self._is_master:
+        if not self._is_part:
             self._missing.clear()
         for missing in list(self._missing.values()):
             self._engine.later(partial(self._look_again, missing))
@@ -96,7 +109,7 @@ class Healing:
             self._give_up(missing)
 
     def _is_wanted(self, missing: _Missing) -> bool:
-        return self._is_master and self._missing.get(missing.slot) is missing
+        return self._is_part and self._missing.get(missing.slot) is missing
 
     def _ask_next(self, missing: _Missing) -> None:
         if not self._is_wanted(missing):
@@ -137,6 +150,10 @@ class Healing:
             return
         try:
             data, last = _parts_of(errand.result())
+            if self._mirror.log.missing_at(missing.slot) != missing.place:
+                # It has left meanwhile, or has come another way.
+                self._end(missing)
+                return
             if data:
                 self._mirror.log.mend(missing.slot, data)
                 self._mended(missing, node)
@@ -168,8 +185,9 @@ class Healing:
     def _end(self, missing: _Missing) -> None:
         del self._missing[missing.slot]
         mirror = self._mirror
-        mirror.queue.mending_ended(self._engine.clock.now_ms())
-        mirror.log.wake(mirror.log.commit_index)
+        if mirror.log.acts:
+            mirror.queue.mending_ended(self._engine.clock.now_ms())
+            mirror.log.wake(mirror.log.commit_index)
 
 
 def _parts_of(answer: Any) -> tuple[bytes, int]:

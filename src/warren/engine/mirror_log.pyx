@@ -370,7 +370,7 @@ cdef class MirrorLog(WholeBatches):
     # -- what cannot be read here ------------------------------------------------------------------
 
     cdef bint has_others(self) except -1:
-        return self.host is not None and self.replica is not None and self.host.healing.has_others
+        return self.host is not None and self.host.healing.has_others
 
     cdef bint asks_for(self, uint64_t slot) except -1:
         return self.has_others() and self.host.healing.ask(slot)
@@ -388,6 +388,10 @@ cdef class MirrorLog(WholeBatches):
                     write_publish(out, message, slot, operation.wall_ms, operation.flags, 0, 0)
                     break
         return bytes_of(out)
+
+    def missing_at(self, uint64_t slot):
+        """Where the message of a slot stands in the log, and there only; 0: nowhere."""
+        return self.queue.missing_at(slot)
 
     def mend(self, uint64_t slot, bytes data not None):
         """Another replica has sent a message that cannot be read here: it is written once more.

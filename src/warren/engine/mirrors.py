@@ -14,6 +14,7 @@ from warren.engine.forks import Forks
 from warren.engine.mirror import Mirror
 from warren.engine.mirror_log import MirrorLog
 from warren.engine.salvaging import lines_of
+from warren.engine.scrubbing import Scrub
 from warren.replication import frames
 from warren.replication.lineage import Lineage
 from warren.replication.types import ProtocolError
@@ -51,6 +52,7 @@ class Mirrors:
         #: By number, queues of this node that wait for the cluster's word to get a ring.
         self._kept: dict[int, AmqpQueue] = {}
         self.hours = CopyHours(engine, self.by_number.values)
+        self.scrub = Scrub(engine, self.by_number)
         self._journal: Journal | None = None
         self.forks = Forks(self)
         #: Where messages go that are cut off; None: nowhere, in tests.
@@ -95,6 +97,7 @@ class Mirrors:
     def start(self, incarnation: int) -> None:
         """All that was on the disk is here: the copies wait for the cluster's word."""
         self._own_gateway = gateway_id(self.engine.settings.node_name, incarnation)
+        self.scrub.begin()
         for number, mirror in list(self.by_number.items()):
             log = mirror.log
             log.own_gateway = self._own_gateway

@@ -47,6 +47,7 @@ cdef class ReplicaLog(MirrorPort):
     cdef public bint has_heard         # something of it is younger than this start of the node
     cdef public bint is_cold           # this node is master, and nobody has heard of another one
     cdef public bint is_broken         # the log may lack something: others are asked first
+    cdef public bint is_verified       # what a start found in the log has been read over
     cdef readonly bint is_dropped      # this node has no replica any more
     cdef readonly bint must_reset      # the copy was given up at the start
     # the operation that says that the queue has had consumers; 0: there is none

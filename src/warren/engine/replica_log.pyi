@@ -24,6 +24,7 @@ class ReplicaLog(MirrorPort, LogPort):
     used_at: int
     is_cold: bool
     is_broken: bool
+    is_verified: bool
     is_dropped: bool
     must_reset: bool
     def __init__(self, queue: Queue, journal: Journal, retain_bytes: int = ...) -> None: ...

@@ -63,6 +63,7 @@ cdef class ReplicaLog(MirrorPort):
         self.refused = {}
         self.written = deque()
         self.made = Made()
+        self.is_verified = True
         self.image_positions = {}
         self.scans = {}
 
@@ -344,6 +345,8 @@ cdef class ReplicaLog(MirrorPort):
         self.lineage = lineage
         self.last_index = self.applied_index = self.commit_index = self.queue.operations = at
         self.gap = (0, at)
+        # What was found there is gone.
+        self.is_verified = True
         self.generation += 1
 
     def say(self, int how, bytes data not None, bint lazy):

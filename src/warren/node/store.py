@@ -19,7 +19,7 @@ from warren.engine.agreed import AgreedKeeper
 from warren.engine.cursors import resume_cursors
 from warren.engine.metadata import MetadataKeeper
 from warren.node.errors import StartError
-from warren.store.bad_sectors import read_around
+from warren.store.bad_sectors import read_around, read_pieces
 from warren.store.checkpoint import UnknownCheckpointError
 from warren.store.files import RealFiles
 from warren.store.fork_files import ForkDirectory
@@ -116,7 +116,7 @@ class NodeStore:
         self._in_turn: Callable[[Callable[[], None]], None] | None = None
         self._failure: Failure | None = None
         self._disk: DiskWatch | None = None
-        self._told_put_off = False
+        self._told_put_off = self._has_left = False
         #: What the disk watch was told last of the room that the writer saw.
         self._free_bytes_told = -1
         self._report(recovery)
@@ -186,8 +186,11 @@ class NodeStore:
         self._disk = disk
         if self.engine.mirrors is not None:
             self.engine.mirrors.forks.room_bytes = self._room_bytes
+            self.engine.mirrors.scrub.aside = self._read_aside
         loop.add_reader(self.writer.event_fd, self._on_persisted)
         in_turn(self._catch_up)
+        if self.engine.mirrors is not None:
+            self.engine.mirrors.scrub.go_through()
         if self._wants_checkpoint:
             # The next start need not read the same again, nor stumble over the same damage.
             self.upkeep.begin()
@@ -296,6 +299,26 @@ class NodeStore:
 
         future.add_done_callback(tell)
 
+    def _read_aside(
+        self, pieces: list[tuple[int, int]], done: Callable[[list[bytes]], None]
+    ) -> None:
+        """Read (place, size) of the log in a thread; `done` has it in a turn of the loop.
+
+        With descriptors of its own, that are closed again: segments may be deleted meanwhile.
+        """
+        wanted = [
+            (segment_name(self.journal.segment_first(place >> 32)), place & 0xFFFFFFFF, size)
+            for place, size in pieces
+        ]
+        found: list[bytes] = []
+
+        def told(_error: Exception | None) -> None:
+            found.extend([b""] * (len(wanted) - len(found)))
+            if self._in_turn is not None and not self._has_left:
+                self._in_turn(lambda: done(found))
+
+        self._aside(lambda: found.extend(read_pieces(self.files.directory, wanted)), told)
+
     def _fail(self, error: Exception) -> None:
         assert self._failure is not None
         self._leave_loop()
@@ -330,6 +353,7 @@ class NodeStore:
         self.close()
 
     def _leave_loop(self) -> None:
+        self._has_left = True
         if self._loop is not None and self.writer.event_fd >= 0:
             self._loop.remove_reader(self.writer.event_fd)
         if self._timer is not None:

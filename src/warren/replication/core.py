@@ -63,6 +63,11 @@ class Core:
         return self.role is Role.MASTER
 
     @property
+    def is_matched(self) -> bool:
+        """Whether the log is known to be a beginning of the master's."""
+        return self._is_matched
+
+    @property
     def last_index(self) -> int:
         return self.log.last_index
 

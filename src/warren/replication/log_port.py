@@ -28,6 +28,8 @@ class LogPort(ABC):
     max_epoch: int
     #: The copy may lack live messages with `gap[0] < index <= gap[1]`.
     gap: tuple[int, int]
+    #: What was found after a restart has been read over, so that others may rely on it.
+    is_verified: bool = True
     #: Grows with every truncation and reset.
     generation: int
 

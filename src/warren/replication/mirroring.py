@@ -169,7 +169,8 @@ class Mirroring(Feeding):
                 self._tell(self._feeds[downstream])
 
     def _say_learned(self) -> None:
-        is_full = self._is_full_on_disk and self.log.gap[0] >= self.log.gap[1]
+        log = self.log
+        is_full = self._is_full_on_disk and log.gap[0] >= log.gap[1] and log.is_verified
         told = self.persisted_index * 2 + is_full
         if told != self._told_token:
             self._told_token = told

@@ -61,6 +61,11 @@ class Replica(Mastering):
         else:
             self._say_persisted()
 
+    def verified(self) -> None:
+        """All that was found after a restart has been read: others may rely on it."""
+        if not self.is_master:
+            self._say_persisted()
+
     def _is_present(self, generation: int) -> bool:
         """A write that was begun before a truncation says nothing about what is there now."""
         return generation == self._generation

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from warren.store.files import RealFiles
+
 if TYPE_CHECKING:
     from warren.store.files import Files
 
@@ -22,6 +24,21 @@ FILLER = b"\xff"
 def is_media_error(error: OSError) -> bool:
     """Whether the disk has lost something, rather than being kept from us."""
     return error.errno in MEDIA_ERRORS
+
+
+def read_pieces(directory: str, pieces: list[tuple[str, int, int]]) -> list[bytes]:
+    """(name, offset, size) of files of a directory; nothing of those that cannot be read."""
+    files = RealFiles(directory)
+    found = []
+    try:
+        for name, at, size in pieces:
+            try:
+                found.append(files.read_at(name, at, size))
+            except OSError:
+                found.append(b"")
+    finally:
+        files.close()
+    return found
 
 
 def read_around(files: Files, name: str, at: int, size: int) -> tuple[bytes, str]:
