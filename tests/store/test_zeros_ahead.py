@@ -14,7 +14,7 @@ from warren.store.writer import LogWriter
 
 LIMIT_S = 10.0
 ZEROS_BYTES = 1 << 18
-SEGMENT_BYTES = 1 << 20
+SEGMENT_BYTES = 1 << 19
 
 
 def written_once(path: Path) -> int:
@@ -57,8 +57,8 @@ def test_zeros_are_ahead_of_the_records(tmp_path: Path) -> None:
 
 def test_they_end_where_the_segment_ends(tmp_path: Path) -> None:
     log = LogWriter(str(tmp_path), segment_bytes=SEGMENT_BYTES)
-    for number in range(1, 150):
-        log.append(Kind.METADATA, bytes(15_000))
+    for number in range(1, 250):
+        log.append(Kind.METADATA, bytes(3_000))
         while log.persisted < number:
             time.sleep(0.001)
         assert all(path.stat().st_size <= SEGMENT_BYTES for path in segments(tmp_path))

@@ -61,8 +61,8 @@ cdef enum:
     # So many zeros are written at a time, when fewer than the second number are ahead.
     ZEROS_BYTES = 262144
     ZEROS_LOW_BYTES = 65536
-    # Not under load: larger batches are seldom, and would have everything written twice.
-    SMALL_BATCH_BYTES = 16384
+    # Not under load: what comes in larger batches would all be written twice.
+    SMALL_BATCH_BYTES = 4096
 
 cdef uint8_t ZEROS[ZEROS_BYTES]
 memset(ZEROS, 0, ZEROS_BYTES)
