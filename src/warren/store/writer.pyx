@@ -6,14 +6,20 @@ takes the batch, fills in the checksums, writes, syncs, moves the `persisted` ma
 synced at once, and under load batches grow by themselves. The thread never holds the interpreter's
 lock.
 
+When it has nothing to do it writes zeros to the next stretch of the segment. A sync of what stands
+on such blocks is over when the disk has them. Blocks that were only set aside must be noted as
+written first: on ext4 a worker of the kernel does that, for which the sync waits, and so does a
+commit of the file system's journal, if it has one.
+
 A write or sync that fails is final. The mark stays where it is, `check` raises, and the process
 must end: after a failed fdatasync nobody knows what is on the disk.
 """
 
 cimport cython
 from libc.errno cimport EINTR, EIO, errno
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
+from libc.string cimport memset
 
 from warren.store.appender cimport (
     SEGMENT_HEADER_BYTES, Appender, Piece, pthread_cond_signal, pthread_cond_wait,
@@ -26,6 +32,8 @@ import threading
 cdef extern from "<fcntl.h>" nogil:
     int c_openat "openat"(int directory, const char* name, int flags, int mode)
     int c_fallocate "fallocate"(int fd, int mode, long offset, long length)
+    int c_sync_file_range "sync_file_range"(int fd, int64_t offset, int64_t n, unsigned int flags)
+    unsigned int SYNC_FILE_RANGE_WRITE
     int O_CREAT
     int O_EXCL
     int O_WRONLY
@@ -33,6 +41,7 @@ cdef extern from "<fcntl.h>" nogil:
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_write "write"(int fd, const void* data, size_t n)
+    ssize_t c_pwrite "pwrite"(int fd, const void* data, size_t n, long offset)
     int c_fdatasync "fdatasync"(int fd)
     int c_fsync "fsync"(int fd)
     int c_ftruncate "ftruncate"(int fd, long length)
@@ -49,6 +58,14 @@ cdef enum:
     LOOK_BYTES = 4194304
     # A segment's room is set aside only where this many more would fit.
     SPACIOUS_SEGMENTS = 16
+    # So many zeros are written at a time, when fewer than the second number are ahead.
+    ZEROS_BYTES = 262144
+    ZEROS_LOW_BYTES = 65536
+    # Not under load: what comes in larger batches would all be written twice.
+    SMALL_BATCH_BYTES = 4096
+
+cdef uint8_t ZEROS[ZEROS_BYTES]
+memset(ZEROS, 0, ZEROS_BYTES)
 
 
 @cython.final
@@ -94,7 +111,12 @@ cdef class LogWriter(Appender):
         while True:
             pthread_mutex_lock(&self.mutex)
             while self.filling.length == 0 and not self.stopping:
-                pthread_cond_wait(&self.filled, &self.mutex)
+                if self.wants_zeros():
+                    pthread_mutex_unlock(&self.mutex)
+                    self.write_zeros()
+                    pthread_mutex_lock(&self.mutex)
+                else:
+                    pthread_cond_wait(&self.filled, &self.mutex)
             if not self.take_batch():
                 pthread_mutex_unlock(&self.mutex)
                 failure = self.end_segment()
@@ -113,6 +135,7 @@ cdef class LogWriter(Appender):
         cdef Piece piece
         cdef uint8_t* at = self.writing.data
         cdef int failure = 0
+        self.batch_bytes = self.writing.length
         while self.next_piece(at, &piece):
             if piece.opens:
                 failure = self.open_segment(&piece)
@@ -143,6 +166,30 @@ cdef class LogWriter(Appender):
             n -= written
         return 0
 
+    cdef bint wants_zeros(self) noexcept nogil:
+        """Whether little is left that small batches can be written over."""
+        return (self.segment_fd >= 0 and self.batch_bytes <= SMALL_BATCH_BYTES
+                and self.zeros_end < self.room_end
+                and self.zeros_end < self.segment_used + ZEROS_LOW_BYTES)
+
+    cdef void write_zeros(self) noexcept nogil:
+        """The next stretch of the room that was set aside becomes blocks that were written once.
+
+        It is of use only, so a failure ends no more than that. The disk is given the zeros at once,
+        and nobody waits for them; if it fails to write them, the next sync says so.
+        """
+        cdef size_t start = max(self.zeros_end, self.segment_used)
+        cdef size_t n
+        if start >= self.room_end:
+            self.zeros_end = self.room_end
+            return
+        n = min(<size_t>ZEROS_BYTES, self.room_end - start)
+        if c_pwrite(self.segment_fd, ZEROS, n, <long>start) != <ssize_t>n:
+            self.room_end = 0
+            return
+        self.zeros_end = start + n
+        c_sync_file_range(self.segment_fd, <int64_t>start, <int64_t>n, SYNC_FILE_RANGE_WRITE)
+
     cdef int end_segment(self) noexcept nogil:
         """Gives back the room that was not used, and syncs."""
         cdef int failure = 0
@@ -169,13 +216,14 @@ cdef class LogWriter(Appender):
         if self.segment_fd < 0:
             return errno
         self.encode_segment_header(header, piece)
-        self.segment_used = 0
+        self.segment_used = self.zeros_end = self.room_end = 0
         self.look_at_room()
         # A sync is a third faster when it need not record that the file has grown. Where there is
         # no support for that the writes themselves will tell, and where room is short the log must
         # not be what takes the last of it.
         if self.free_bytes > self.segment_bytes * SPACIOUS_SEGMENTS:
-            c_fallocate(self.segment_fd, 0, 0, <long>self.segment_bytes)
+            if c_fallocate(self.segment_fd, 0, 0, <long>self.segment_bytes) == 0:
+                self.room_end = self.segment_bytes
         if c_fsync(self.directory_fd) != 0:
             return errno
         return self.write_all(header, SEGMENT_HEADER_BYTES)
