@@ -9,13 +9,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from management.api import Api
-from warren.management.pace import LIST_SLICE_S
+from warren.management.pace import CALM_SLICE_S, LIST_SLICE_S
 from warren.model.queue_arguments import QueueDeclaration
 from warren.node.node import Node
+from warren.spark.blocks import Block, from_batch
+from warren.spark.client import Client
+from warren.spark.options import read_options
 from warren.testing.broker import Broker
 
 QUEUES = 10_000
@@ -24,6 +29,8 @@ QUEUES = 10_000
 TURN_MS, LONGER_TURNS_MAX = 10.0, 2
 #: What a list works at a time.
 SLICE_MS = LIST_SLICE_S * 1000
+#: A block of so many rows, and what it works at a time.
+ROWS, BLOCK_SLICE_MS = 16_000, CALM_SLICE_S * 1000
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +115,33 @@ def test_pages_of_a_long_list(crowded: Broker) -> None:
     page = Api(crowded.http_url).get("/queues?page=100&page_size=100&columns=name")
     assert page["items"][-1] == {"name": "q.09999"}
     assert (page["page_count"], page["total_count"]) == (100, QUEUES)
+
+
+def check_slices(turns: Turns) -> None:
+    slices = [time_ms for time_ms in turns.times_ms if time_ms > BLOCK_SLICE_MS / 2]
+    assert len(slices) > 10
+    assert slices[len(slices) // 2] < BLOCK_SLICE_MS * 3
+    assert slices[int(len(slices) * 0.9)] < BLOCK_SLICE_MS * 8
+
+
+def test_ranges_are_read_and_trimmed_in_short_slices(tmp_path: Path) -> None:
+    """As short as what a publish takes that meets nobody."""
+    with Broker(http=True, data_dir=tmp_path) as broker:
+        client = Client(read_options({"endpoints": broker.http_url}))
+        broker.call(
+            lambda node: node.engine.add_queue(
+                node.engine.vhost("/"), "long", QueueDeclaration(True), None
+            )
+        )
+        bodies = ["x" * 200] * ROWS
+        rows = {"exchange": [""] * ROWS, "routing_key": ["long"] * ROWS, "body": bodies}
+        told = client.stage("p", 1, "0", "0", from_batch(pa.RecordBatch.from_pydict(rows)))
+        client.commit("p", 1, [["0", "0", told["staged"]]])
+        cursor = client.open_cursor("long", "c", {"mode": "drain"})
+        with Turns(broker) as turns:
+            block = Block(client.read_range("long", {"from": 0, "to": ROWS}))
+        assert block.rows == ROWS
+        check_slices(turns)
+        with Turns(broker) as turns:
+            client.trim("long", "c", {"token": cursor["token"], "upto": ROWS})
+        check_slices(turns)

@@ -222,7 +222,7 @@ class Reader(Served):
             builder.fill(queue, last, 256, 1 << 30)
             if builder.next == before:
                 self.ledger.fail(f"{node.name} ends {self.queue} at {before}, not {last}")
-        block = Block(builder.finish(epoch=0, incarnation="", node=""))
+        block = Block(bytes(builder.finish(epoch=0, incarnation="", node="")))
         if block.head["missing"]:
             self.ledger.fail(f"{node.name} misses something of {self.queue} {first} to {last}")
         columns = (

@@ -200,7 +200,7 @@ class Schedule:
             while block.next < end:
                 block.fill(queue, end, 50, 1 << 30)
             assert block.missing == 0
-            for at, row in decode_rows(block.finish()):
+            for at, row in decode_rows(bytes(block.finish())):
                 rows[cursor.name, at] = row
         for (name, at), row in self.shown.items():
             if name in self.cursors and at >= queue.cursors.by_name[name].position:

@@ -40,8 +40,10 @@ EXPIRES_MS = 7 * 24 * 3600 * 1000
 #: More readers than this on one queue are a mistake.
 CURSORS_MAX = 256
 NAME_BYTES_MAX = 255
-#: Positions that are trimmed in one go; some milliseconds of work.
-TRIM_SLICE = 16_384
+#: Positions that are trimmed in one go: so few that no client waits long.
+TRIM_SLICE = 1_024
+#: The same where all replicas are waited for each time; some milliseconds of work.
+TRIM_SLICE_MIRRORED = 16_384
 
 
 class Trimmed(AmqpError):
@@ -226,7 +228,8 @@ def trim_some(queue: AmqpQueue, cursor: Cursor, upto: int) -> bool:
         raise NotFound(f"cursor '{cursor.name}' of queue '{queue.name}' was dropped meanwhile")
     if upto <= cursor.position:
         return False
-    step = min(upto, cursor.position + TRIM_SLICE)
+    most = TRIM_SLICE if queue.mirror is None else TRIM_SLICE_MIRRORED
+    step = min(upto, cursor.position + most)
     queue.cursor_operation(trim_operation(cursor.name, step))
     return True
 

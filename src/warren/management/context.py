@@ -14,6 +14,7 @@ from warren.config.settings import Settings
 from warren.management.errors import not_found
 from warren.management.events import EventLog
 from warren.management.log_tail import LogTail
+from warren.management.pace import Calm
 from warren.management.sampler import Sampler
 from warren.management.sessions import Sessions
 from warren.model.errors import Postponed
@@ -98,6 +99,11 @@ class Context:
     #: What can be changed while the node runs; None where only an engine is behind the API.
     runtime: Runtime | None = None
     started_s: float = field(default_factory=time.monotonic)
+    #: What paces all that reads queues for programs.
+    calm: Calm = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.calm = Calm(self.engine.turn)
 
     @property
     def sessions(self) -> Sessions:

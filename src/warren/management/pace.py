@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from warren.model.ports import TurnClock
 
 #: How long the loop may be kept from its clients at a time.
 SLICE_S = 0.0005
@@ -12,6 +16,9 @@ SLICE_S = 0.0005
 LIST_SLICE_S = 0.00008
 #: How long it is theirs then; the shortest time that loops can tell.
 REST_S = 0.001
+#: How long work for programs that read all they can may keep the loop: of the time that a publish
+#: takes that meets nobody, the lesser half.
+CALM_SLICE_S = 0.00015
 
 
 class Pace:
@@ -30,3 +37,43 @@ class Pace:
             # the system makes wait when another wants the processor.
             await asyncio.sleep(REST_S)
             self._since = time.perf_counter()
+
+
+class Calm:
+    """What all work shares that goes on for as long as somebody reads; see `CalmPace`."""
+
+    __slots__ = ("order", "turn")
+
+    def __init__(self, turn: TurnClock) -> None:
+        self.turn = turn
+        self.order = asyncio.Lock()
+
+
+class CalmPace:
+    """As Pace, for work that programs ask for again and again, as fast as it is done.
+
+    While clients are there, it leaves them most of the time; while there are none, it goes on after
+    a look at them. However many programs ask, there is one slice at a time.
+    """
+
+    __slots__ = ("_calm", "_seen", "_since")
+
+    def __init__(self, calm: Calm) -> None:
+        self._calm = calm
+        self._seen = calm.turn.now_us
+        self._since = time.perf_counter()
+
+    def acted(self) -> None:
+        """The last turn of the node was the worker's own, and shows no client."""
+        self._seen = self._calm.turn.now_us
+
+    async def rest(self) -> None:
+        if time.perf_counter() - self._since < CALM_SLICE_S:
+            return
+        calm = self._calm
+        async with calm.order:
+            await asyncio.sleep(0)
+            if calm.turn.now_us != self._seen:
+                await asyncio.sleep(REST_S)
+                self._seen = calm.turn.now_us
+        self._since = time.perf_counter()

@@ -18,10 +18,11 @@ from aiohttp import web
 
 from warren.engine import batches, cursors
 from warren.management.across import ask, question, rows_of_others
+from warren.management.block_answer import HEADERS, answer_block
 from warren.management.call import Answer, Call, Handler, Route, field_of
 from warren.management.errors import ApiError, bad_request
 from warren.management.listing import answer_list
-from warren.management.pace import Pace
+from warren.management.pace import CalmPace
 from warren.management.peers import ACT_S, PeerSilent
 from warren.model.errors import NotFound, PreconditionFailed, ResourceError, ResourceLocked
 from warren.queue.blocks import BlockBuilder
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 #: A block has no more rows than this, and is ended when its messages take so many bytes.
 BLOCK_ROWS_MAX, BLOCK_BYTES_MAX = 65_536, 4 << 20
-#: Rows of a block that are encoded before others have their turn: well below a millisecond.
-SLICE_ROWS = 256
+#: Rows of a block that are encoded before it is asked whether others want their turn.
+SLICE_ROWS = 128
 #: The longest that a reader waits for more.
 WAIT_MS_MAX = 10_000
 #: How often it is looked whether there is more.
@@ -44,7 +45,6 @@ MEND_PATIENCE_S = 5.0
 #: More than any queue holds.
 ALL = 2**62
 
-_BINARY = {"Content-Type": "application/octet-stream", "Cache-Control": "no-cache"}
 _JSON = {"Content-Type": "application/json", "Cache-Control": "no-cache"}
 Result = TypeVar("Result")
 
@@ -134,7 +134,9 @@ async def passed_on(call: Call, node: str, body: bytes | None = None) -> web.Res
         answer = await ask(call, node, what, ACT_S)
     except PeerSilent as error:
         raise ApiError(503, "unavailable", str(error)) from error
-    headers = _BINARY if answer.body[:8] == b"WARRENB1" else _JSON if answer.body else {}
+    if answer.body[:8] == b"WARRENB1":
+        return answer_block(answer.body, call.context.calm)
+    headers = _JSON if answer.body else {}
     return web.Response(status=answer.status, body=answer.body or None, headers=headers)
 
 
@@ -311,11 +313,12 @@ async def trim_cursor(call: Call) -> Answer:
     body = await call.body()
     queue, cursor = await _reader(call, body)
     upto = field_of(body, "upto", int)
-    pace = Pace()
+    pace = CalmPace(call.context.calm)
     while call.context.act(functools.partial(cursors.trim_some, queue, cursor, upto)):
         if queue.mirror is not None:
             await settled(call, queue)
             check_still(call, queue, None)
+        pace.acted()
         await pace.rest()
     return _told(call, queue, cursor)
 
@@ -398,7 +401,8 @@ async def _read_block(call: Call, queue: AmqpQueue) -> Answer:
         call.flag("body", True),
         call.flag("headers", True),
     )
-    pace, patient_s = Pace(), time.monotonic() + MEND_PATIENCE_S
+    calm = call.context.calm
+    pace, patient_s = CalmPace(calm), time.monotonic() + MEND_PATIENCE_S
     while block.next < end and block.rows < rows_max and block.size < bytes_max:
         before = block.next
         block.fill(queue, end, min(SLICE_ROWS, rows_max - block.rows), bytes_max)
@@ -415,7 +419,9 @@ async def _read_block(call: Call, queue: AmqpQueue) -> Answer:
         incarnation=known.incarnation if known is not None else "",
         node=call.context.node_name,
     )
-    return web.Response(body=data, headers=_BINARY)
+    if call.is_from_peer:
+        return web.Response(body=bytes(data), headers=HEADERS)
+    return answer_block(data, calm)
 
 
 def at_replica(handler: Callable[[Call, AmqpQueue], Any]) -> Handler:

@@ -271,7 +271,7 @@ cdef class BlockBuilder:
     # -- the end -----------------------------------------------------------------------------------
 
     def finish(self, **facts):
-        """The block."""
+        """The block; nothing is left here."""
         columns = [(c.name, c.kind, c.buffers()) for c in (
             self.seq, self.enqueued_at, self.published_at, self.exchange, self.routing_key,
             self.message_id, self.correlation_id, self.content_type, self.expiration,

@@ -38,3 +38,17 @@ cdef class Column:
     cdef int put_bytes(self, const uint8_t* data, size_t n) except -1
     cdef int put_text(self, const uint8_t* data, size_t n) except -1
     cdef int put_null_text(self) except -1
+
+
+# Bytes of a column that is done.
+cdef class Span:
+    cdef Buffer held           # with what pads them
+    cdef readonly size_t length
+
+    cdef int take(self, Buffer* buffer) except -1
+    cdef int copy_of(self, bytes data) except -1
+
+
+cdef class Block:
+    cdef list spans
+    cdef readonly size_t size

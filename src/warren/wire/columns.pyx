@@ -7,19 +7,19 @@ which values there are (absent: all), offsets, values; for a map the offsets, th
 bytes, then which values there are, their offsets and bytes. Kinds: i64, i8, bool, text, bytes, map.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 import json
+import struct
 
 cdef bytes MAGIC = b"WARRENB1"
 
 cdef enum:
     OFFSET_MAX = 0x7FFFFFFF
-    # Behind the magic: length of the head and number of rows.
-    HEAD_BYTES = 16
 
 
 cdef int grow(Buffer* buffer, size_t more) except -1:
@@ -100,53 +100,102 @@ cdef class Column:
         return self.put_valid(False)
 
     def buffers(self):
-        """Which values there are, offsets, values; None for what there is no need of."""
-        valid = (self.valid.data[:self.valid.length]
-                 if self.has_null and self.kind != "bool" else None)
+        """Which values there are, offsets, values; None for what there is no need of.
+
+        The column is empty afterwards: nothing is copied.
+        """
+        valid, offsets, values = Span(), Span(), Span()
+        (<Span>valid).take(&self.valid)
+        (<Span>offsets).take(&self.offsets)
+        (<Span>values).take(&self.values)
         if self.kind == "bool":
-            return [None, None, self.valid.data[:self.valid.length]]
-        offsets = self.offsets.data[:self.offsets.length] if self.offsets.length else None
-        values = None if self.kind == "map" else self.values.data[:self.values.length]
-        return [valid, offsets, values]
+            return [None, None, valid]
+        return [valid if self.has_null else None, offsets if len(offsets) else None,
+                None if self.kind == "map" else values]
+
+
+@cython.final
+cdef class Span:
+    """A column's bytes, padded to where the next ones begin."""
+
+    def __dealloc__(self):
+        free(self.held.data)
+
+    def __len__(self):
+        return self.length
+
+    cdef int take(self, Buffer* buffer) except -1:
+        cdef uint64_t nothing = 0
+        self.length = buffer.length
+        put(buffer, &nothing, (8 - buffer.length % 8) % 8)
+        self.held = buffer[0]
+        buffer.data = NULL
+        buffer.length = buffer.room = 0
+        return 0
+
+    cdef int copy_of(self, bytes data) except -1:
+        cdef Buffer buffer = Buffer(NULL, 0, 0)
+        put(&buffer, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        return self.take(&buffer)
+
+
+@cython.final
+cdef class Block:
+    """A block that is done: given away in pieces, so that a long one is never in one go."""
+
+    def __init__(self, list spans not None):
+        self.spans = spans
+        for span in spans:
+            self.size += (<Span>span).held.length
+
+    def __len__(self):
+        return self.size
+
+    def __bytes__(self):
+        return b"".join(self.pieces(self.size))
+
+    def pieces(self, size_t most):
+        """Its bytes in order; each piece but the last has so many."""
+        cdef size_t left = self.size, at = 0, number = 0, filled, n
+        cdef bytes piece
+        cdef Span span
+        while left:
+            piece = PyBytes_FromStringAndSize(NULL, min(most, left))
+            filled = 0
+            while filled < <size_t>PyBytes_GET_SIZE(piece):
+                span = self.spans[number]
+                n = min(span.held.length - at, PyBytes_GET_SIZE(piece) - filled)
+                memcpy(PyBytes_AS_STRING(piece) + filled, span.held.data + at, n)
+                filled += n
+                at += n
+                if at == span.held.length:
+                    number += 1
+                    at = 0
+            left -= filled
+            yield piece
 
 
 def join_block(list columns not None, uint64_t rows, dict facts not None):
-    """A block of columns: (name, kind, buffers) each, and what else its head is to say."""
+    """A block of columns: (name, kind, spans) each, and what else its head is to say."""
+    cdef list spans = []
+    cdef size_t at = 0
+    cdef Span span
     places = []
-    at = 0
     for _, _, buffers in columns:
         spots = []
-        for data in buffers:
-            if data is None:
+        for span in buffers:
+            if span is None:
                 spots.append(None)
             else:
-                spots.append([at, len(data)])
-                at += (len(data) + 7) // 8 * 8
+                spots.append([at, span.length])
+                at += span.held.length
+                spans.append(span)
         places.append(spots)
     # Places count from behind the head, so that its length does not matter to them.
     head = json.dumps({**facts, "columns": [[name, kind, spots] for (name, kind, _), spots
                                             in zip(columns, places)]}).encode()
-    head += b" " * (-len(head) % 8)
-    size = HEAD_BYTES + len(head) + at
-    cdef bytes block = PyBytes_FromStringAndSize(NULL, size)
-    cdef char* start = PyBytes_AS_STRING(block)
-    cdef size_t end = HEAD_BYTES + <size_t>len(head), length
-    cdef uint32_t number
-    cdef bytes piece
-    memcpy(start, PyBytes_AS_STRING(MAGIC), 8)
-    number = <uint32_t>len(head)
-    memcpy(start + 8, &number, 4)
-    number = <uint32_t>rows
-    memcpy(start + 12, &number, 4)
-    piece = head
-    memcpy(start + HEAD_BYTES, PyBytes_AS_STRING(piece), len(head))
-    for _, _, buffers in columns:
-        for data in buffers:
-            if data is None:
-                continue
-            piece = data
-            length = PyBytes_GET_SIZE(piece)
-            memcpy(start + end, PyBytes_AS_STRING(piece), length)
-            memset(start + end + length, 0, (8 - length % 8) % 8)
-            end += (length + 7) // 8 * 8
-    return block
+    # Never below nothing: what is left over is negative then, as C has it.
+    head += b" " * ((8 - len(head) % 8) % 8)
+    span = Span()
+    span.copy_of(MAGIC + struct.pack("<II", len(head), rows) + head)
+    return Block([span, *spans])
