@@ -24,6 +24,10 @@ TICK_US = 100_000
 SILENCE_US = 1_500_000
 REDIAL_US = 200_000
 
+#: What the product's join takes, and what its rings take.
+CONTROLS = frozenset((ASK, ANSWER, FORKS))
+OF_RINGS = frozenset((RING_WHOLE, RING_PIECE))
+
 Frames = list[tuple[int, bytes]]
 
 
@@ -56,10 +60,9 @@ class End:
         if not self.is_lost:
             self.port.send(kind, payload)
 
-    def flush(self) -> None:
+    def carry(self, frames: Frames) -> None:
         """The turn is over: what was written goes on its way."""
-        frames = self.port.take()
-        if frames and not self.is_lost:
+        if not self.is_lost:
             world = self.node.world
             delay = self.node.cluster.network.link_delay()
             self.last_us = max(self.last_us, world.now_us + delay)
@@ -94,14 +97,15 @@ class End:
         self.heard_us = self.node.world.now_us
 
         def act() -> None:
+            note_bytes = self.node.world.note_bytes
             for kind, payload in frames:
                 if self.is_lost:
                     return
-                self.node.world.note_bytes(payload)
-                if kind in {ASK, ANSWER, FORKS}:
+                note_bytes(payload)
+                if kind in CONTROLS:
                     self.node.product.on_control(self.peer, kind, payload)
                     continue
-                sink = self.ring if kind in {RING_WHOLE, RING_PIECE} else self.port.sink
+                sink = self.ring if kind in OF_RINGS else self.port.sink
                 if sink is not None:
                     feed(sink, kind, payload)
             end_turn(self.port.sink)
@@ -197,8 +201,11 @@ class NodeLinks:
                 end.hang_up()
 
     def flush(self) -> None:
-        for end in self.ends:
-            end.flush()
+        for ends in (self.dialled, self.accepted):
+            for end in ends.values():
+                frames = end.port.take()
+                if frames:
+                    end.carry(frames)
 
     def _tick(self) -> None:
         node, world = self._node, self._node.world

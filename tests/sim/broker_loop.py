@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from asyncio.events import _get_running_loop, _set_running_loop
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,12 +78,22 @@ class NodeLoop(asyncio.AbstractEventLoop):
         if "exception" in context:
             raise context["exception"]
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> Running:
         """For as long as the node acts, this is the running loop."""
-        before = asyncio.events._get_running_loop()
-        asyncio.events._set_running_loop(self)
-        try:
-            yield
-        finally:
-            asyncio.events._set_running_loop(before)
+        return Running(self)
+
+
+class Running:
+    """Made for every turn: a generator would take longer than what it does."""
+
+    __slots__ = ("_before", "_loop")
+
+    def __init__(self, loop: NodeLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        self._before = _get_running_loop()
+        _set_running_loop(self._loop)
+
+    def __exit__(self, *_raised: object) -> None:
+        _set_running_loop(self._before)

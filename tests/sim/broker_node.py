@@ -132,11 +132,19 @@ class BrokerNode(MemberNode):
 
     def soon(self, action: Callable[[], None]) -> Callable[[], None]:
         """The same, and when the node is awake."""
-        guarded = self._in_this_life(action)
+        boot = self.boot
 
         def act() -> None:
-            if self.is_up:
-                self._when_awake(guarded)
+            if not self.is_up:
+                return
+            if self._paused:
+                self._backlog.append(guarded)
+            elif self.boot == boot:
+                action()
+
+        def guarded() -> None:
+            if self.is_up and self.boot == boot:
+                action()
 
         return act
 
@@ -341,7 +349,7 @@ class BrokerNode(MemberNode):
         finally:
             self._depth -= 1
         self.links.flush()
-        for client in list(self.clients):
+        for client in self.clients:
             client.collect()
         self._arm()
         self.cluster.watch.turn(self)

@@ -176,7 +176,10 @@ class OperatedWatch(WideWatch):
     def turn(self, node: BrokerNode) -> None:
         super().turn(node)
         assert isinstance(node, OperatedNode)
-        if node.product.draining.status().state == "drained" and node.engine.connections:
+        draining = node.product.draining
+        if not draining.is_wanted or not node.engine.connections:
+            return
+        if draining.status().state == "drained":
             raise Violation(
                 f"{node.name} is drained, and has {len(node.engine.connections)} clients"
             )

@@ -27,11 +27,18 @@ class WideLedger(Ledger):
         self.unclean: Counter[str] = Counter()
         #: (queue, name) of what nodes have put aside
         self.salvaged: set[tuple[str, bytes]] = set()
+        #: queue -> all that was ever sent to it
+        self._of_queue: dict[str, list[Publish]] = {}
         #: On how many disks a message is when it is confirmed, and who can tell.
         self.floor = 1
         self.disks_with: Callable[[bytes], int] = lambda _name: 1 << 30
 
     # -- at every moment
+
+    def sent(self, body: bytes, queue: str, persistent: bool) -> Publish:
+        publish = super().sent(body, queue, persistent)
+        self._of_queue.setdefault(queue, []).append(publish)
+        return publish
 
     def answered(self, publish: Publish, state: str) -> None:
         was_sent = publish.state == "sent"
@@ -119,11 +126,12 @@ class WideLedger(Ledger):
         Behind it is what was answered, if ever, after it was sent; with priorities, any.
         """
         is_ordered = not self.plans[it.queue].priority_max
+        since_us = it.sent_us if is_ordered else 0
         return sum(
             1
-            for other in self.published.values()
-            if other.queue == it.queue and other is not it and other.state != "returned"
-            if not (is_ordered and 0 < other.answered_us < it.sent_us)
+            for other in self._of_queue[it.queue]
+            if not 0 < other.answered_us < since_us
+            if other is not it and other.state != "returned"
         )
 
     def _check_limit(self, queue: str, left: set[bytes]) -> None:
