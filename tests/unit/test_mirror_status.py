@@ -24,7 +24,7 @@ from warren.model.policy import EffectiveArguments
 class Mirrors:
     def __init__(self, told: dict[str, Any] | None) -> None:
         self.told = told
-        self.forks: Any = SimpleNamespace(describe=list, told_ms={})
+        self.forks: Any = SimpleNamespace(describe=list, told={})
 
     def describe(self, _queue: Any) -> dict[str, Any] | None:
         return self.told
@@ -315,7 +315,7 @@ def test_a_fork_is_told_of() -> None:
     told = Mirrors(None)
     row = {"vhost": "/", "queue": "q", "fork": "a/1", "state": "open", "messages": 1200}
     told.forks.describe = lambda: [row, {**row, "queue": "another"}]
-    told.forks.told_ms = {7: 900}
+    told.forks.told = {7: (900, "")}
     engine_: Any = SimpleNamespace(
         mirrors=told,
         settings=SimpleNamespace(node_name="a"),
@@ -325,5 +325,7 @@ def test_a_fork_is_told_of() -> None:
     said = explain_forks(engine_, queue_)
     assert said[0].startswith("a serves a fork of it, a/1, with 1,200 messages")
     assert said[1:] == ["a fork that another node has had is being merged into it"]
+    told.forks.told[7] = (900, "the queue is full")
+    assert explain_forks(engine_, queue_)[1].endswith("into it: waits, the queue is full")
     row |= {"state": "merging", "acknowledgements": 3, "waits_for": "full"}
     assert "3 acknowledgements are left: waits, full" in explain_forks(engine_, queue_)[0]
