@@ -54,8 +54,8 @@ class ClusterOfThree(StandaloneControl):
         self.asked.append((node, node_type))
         return node != "here@localhost"
 
-    async def forget(self, node: str, offline: bool) -> None:
-        self.asked.append((node, offline))
+    async def forget(self, node: str, offline: bool, force: bool) -> None:
+        self.asked.append((node, offline, force))
 
     async def reset(self, force: bool) -> None:
         self.asked.append(("reset", force))
@@ -188,13 +188,15 @@ def test_what_is_asked_of_the_cluster(ctl: Ctl, ok: Ok, three: ClusterOfThree) -
     )
     ok("forget_cluster_node", "eco3@localhost")
     ok("forget_cluster_node", "--offline", "eco3@localhost")
+    ok("forget_cluster_node", "--force", "eco3@localhost")
     ok("reset")
     ok("force_reset")
     assert three.asked == [
         ("eco2@localhost", "disc"),
         ("here@localhost", "ram"),
-        ("eco3@localhost", False),
-        ("eco3@localhost", True),
+        ("eco3@localhost", False, False),
+        ("eco3@localhost", True, False),
+        ("eco3@localhost", False, True),
         ("reset", False),
         ("reset", True),
     ]

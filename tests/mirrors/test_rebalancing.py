@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from cluster_clients import Clients, drain, eventually, publish
-from rings import Refused, api, await_ring, make_master, ring_of
+from rings import Refused, api, await_ring, make_master, mirror, ring_of
 
 from warren.testing import Cluster, CtlFailed
 
@@ -90,6 +90,57 @@ def test_masters_are_spread_at_a_time(
     cluster.ctl(2, "rebalance", "--at", near.isoformat())
     eventually(lambda: is_spread(cluster, queues), within_s=LONG_S)
     assert api(cluster, 2, "GET", PLACE)["appointment"] is None
+
+
+def test_an_appointment_waits_for_what_is_under_way(
+    cluster: Cluster, clients: Clients, queues: list[str]
+) -> None:
+    del clients
+    api(cluster, 3, "POST", PLACE, {"pause_s": 4})
+    eventually(lambda: api(cluster, 1, "GET", PLACE)["moved"], 1, LONG_S)
+    now = datetime.datetime.now(datetime.UTC)
+    cluster.ctl(2, "rebalance", "--at", now.isoformat(), "--strategy", "round-robin")
+    eventually(lambda: api(cluster, 1, "GET", PLACE)["strategy"], "round-robin", LONG_S)
+    eventually(lambda: api(cluster, 1, "GET", PLACE)["state"], "idle", LONG_S)
+    assert api(cluster, 2, "GET", PLACE)["appointment"] is None
+    assert sorted(Counter(masters(cluster, queues).values()).values()) == [1, 2, 2]
+
+
+def test_masters_are_spread_by_timer() -> None:
+    every = {"cluster_rebalance": "timer", "cluster_rebalance_interval": "2"}
+    with Cluster(3, config={**every, "cluster_rebalance_strategy": "round-robin"}) as cluster:
+        mirror(cluster, "^", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+        names = [f"q{number}" for number in range(3)]
+        with Clients(cluster) as clients:
+            for name in names:
+                clients.channel(1).queue_declare(name, durable=True)
+        for name in names:
+            await_ring(cluster, name, synchronised=(1, 2, 3))
+        wanted = dict(zip(names, cluster.nodes, strict=True))
+        eventually(lambda: masters(cluster, names), wanted, LONG_S)
+        # Again and again: what an operator moves is not so for long.
+        make_master(cluster, "q0", 2)
+        eventually(lambda: masters(cluster, names), wanted, LONG_S)
+        seen = [row["event"] for row in api(cluster, 1, "GET", "/warren/events")]
+        seen += [row["event"] for row in api(cluster, 2, "GET", "/warren/events")]
+        seen += [row["event"] for row in api(cluster, 3, "GET", "/warren/events")]
+        assert seen.count("rebalance.ended") >= 2
+
+
+@pytest.mark.parametrize(
+    "strategy", ["min-masters", "min-messages", "min-connections", "round-robin", "random"]
+)
+def test_strategies(cluster: Cluster, queues: list[str], strategy: str) -> None:
+    """Each of them by command; what it plans is what unit/test_rebalancing.py is about."""
+    cluster.ctl(2, "rebalance", "--strategy", strategy, "--queue-pattern", queues[0][:-2])
+    shown = api(cluster, 3, "GET", PLACE)
+    assert (shown["strategy"], shown["state"], shown["failed"]) == (strategy, "idle", 0)
+    assert shown["moved"] == shown["planned"]
+    found = masters(cluster, queues)
+    if strategy in {"min-masters", "round-robin"}:
+        assert len(set(found.values())) == 3
+    elif strategy == "min-messages":
+        assert len({found[name] for name in queues if name[-1] in FULL}) == 2
 
 
 def test_what_makes_no_sense_is_refused(cluster: Cluster) -> None:

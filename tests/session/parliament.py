@@ -32,6 +32,9 @@ class Others:
     def living_nodes(self) -> Sequence[str]:
         return sorted(engine.settings.node_name for engine in self.parliament.engines)
 
+    def linked_nodes(self) -> Sequence[str]:
+        return self.living_nodes()
+
     def nodes_in_service(self) -> Sequence[str]:
         return self.living_nodes()
 

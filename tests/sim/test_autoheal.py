@@ -58,12 +58,18 @@ def applies_no_acks(*_them: Any) -> int:
     return fork_merging.BUSY - 1
 
 
+def takes_again(*_them: Any) -> bool:
+    """The master takes a message as often as it is told of it."""
+    return False
+
+
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "keeps_no_file": (MemoryForkFiles, "keep", keeps_no_file),
     "applies_no_acks": (fork_merging, "let_leave", applies_no_acks),
+    "takes_again": (fork_merging, "came_before", takes_again),
 }
 #: A seed that tells each from the product.
-CAUGHT_BY = {"keeps_no_file": 3, "applies_no_acks": 13}
+CAUGHT_BY = {"keeps_no_file": 3, "applies_no_acks": 13, "takes_again": 0}
 
 
 @pytest.mark.timeout(400)

@@ -24,7 +24,7 @@ from warren.model.policy import EffectiveArguments
 class Mirrors:
     def __init__(self, told: dict[str, Any] | None) -> None:
         self.told = told
-        self.forks: Any = SimpleNamespace(describe=list, told_ms={})
+        self.forks: Any = SimpleNamespace(describe=list, told={})
 
     def describe(self, _queue: Any) -> dict[str, Any] | None:
         return self.told
@@ -41,11 +41,18 @@ def queue(**effective: Any) -> Any:
     )
 
 
-def engine(view: View | None, told: dict[str, Any] | None = None, alive: str = "abc") -> Any:
+def engine(
+    view: View | None,
+    told: dict[str, Any] | None = None,
+    alive: str = "abc",
+    linked: str | None = None,
+) -> Any:
     return SimpleNamespace(
         views={} if view is None else {7: view},
         mirrors=Mirrors(told),
-        cluster=SimpleNamespace(living_nodes=lambda: list(alive)),
+        cluster=SimpleNamespace(
+            living_nodes=lambda: list(alive), linked_nodes=lambda: list(linked or alive)
+        ),
         settings=SimpleNamespace(node_name="a"),
         clock=SimpleNamespace(now_ms=lambda: 10_000),
     )
@@ -179,18 +186,19 @@ EXPLAINED = [
             "1 synchronised where ha-min-in-sync wants 2: nothing is confirmed until there "
             "are more",
             "if a dies now: it is down until a is back; no other has everything",
-            "b lacks messages: it cannot take over",
-            "c is wanted, and down",
+            "b lacks messages: it cannot take over before it has them: warrenctl sync_queue q",
+            "c is wanted, and down: start it, or, if it is lost for good, "
+            "warrenctl forget_cluster_node c",
         ],
     ),
     (
         view("a", "a", "bc"),
-        {"ha_promote_on_failure": "always"},
+        {"ha_promote_on_failure": "always", "ha_sync_mode": "automatic"},
         [
             "if a dies now: one of b, c becomes master after a while, and what it lacks is lost "
             "(ha-promote-on-failure is always)",
-            "b lacks messages: it cannot take over",
-            "c lacks messages: it cannot take over",
+            "b lacks messages: it cannot take over yet: it is given them by itself",
+            "c lacks messages: it cannot take over yet: it is given them by itself",
         ],
     ),
     (
@@ -198,7 +206,7 @@ EXPLAINED = [
         {},
         [
             "if a dies now: it is down until a is back; no other has everything",
-            "b lacks messages: it cannot take over",
+            "b lacks messages: it cannot take over before it has them: warrenctl sync_queue q",
             "a goes as soon as a wanted replica is synchronised",
         ],
     ),
@@ -206,12 +214,14 @@ EXPLAINED = [
         view(None, "a", "b"),
         {},
         [
-            "it is down until one of these is back: a",
+            "it is down until one of these is back: a; start it",
             "b may lack messages",
-            "to give up what is missing: ha-promote-on-failure always, in the policy",
+            "if none of those comes back, to go on without what they alone have: "
+            "ha-promote-on-failure always, in the policy (warrenctl set_policy)",
         ],
     ),
-    (view(None, "a"), {}, ["it is down until one of these is back: a"]),
+    (view(None, "a"), {}, ["it is down until one of these is back: a; start it"]),
+    (view(None, "ab"), {}, ["it is down until one of these is back: a, b; start any of them"]),
 ]
 
 
@@ -246,6 +256,26 @@ def test_the_last_good_copy_is_critical() -> None:
         assert is_sync_critical(engine(now), queue()) is is_critical
 
 
+def test_a_copy_that_cannot_be_reached_is_none() -> None:
+    """The others may be dead: without a majority nobody can agree on it."""
+    for now in (view("a", "ab"), view("b", "ba")):
+        assert is_sync_critical(engine(now, linked="ac"), queue())
+    assert not is_sync_critical(engine(view("a", "abc"), linked="ac"), queue())
+    assert not is_sync_critical(engine(view("b", "b"), linked="a"), queue())
+
+
+def test_without_a_majority_nothing_is_promised() -> None:
+    shown = show_ring(engine(view("b", "ba"), linked="ac"), queue(), is_outvoted=True)
+    assert shown["explain"] == [
+        "a has no part in a majority: nothing is confirmed and nobody is promoted; start the other "
+        "nodes, or mend the network (warrenctl cluster_status)",
+        "when that was agreed on last, b was master, and b, a had everything; b cannot be reached",
+    ]
+    assert [row["online"] for row in shown["replicas"]] == [False, True, True]
+    on_this_side = show_ring(engine(view("a", "ac"), linked="ac"), queue(), is_outvoted=True)
+    assert "its master goes on" in on_this_side["explain"][0]
+
+
 @pytest.mark.parametrize(
     ("told", "position"),
     [
@@ -265,8 +295,9 @@ def test_what_a_failover_may_take_back_is_told() -> None:
     assert shown["replication"] == "async"
     assert (shown["unreplicated_confirms"], shown["unreplicated_confirms_max"]) == (3, 7)
     assert shown["explain"][0] == (
-        "if a dies now: b becomes master, and up to 7 of the last messages that were confirmed are "
-        "missing until a is back, which publishes them again (ha-replication is async)"
+        "if a dies now: b becomes master, and up to 7 of the last messages that were confirmed "
+        "(3 at this moment) are missing until a is back, which publishes them again "
+        "(ha-replication is async)"
     )
 
 
@@ -284,7 +315,7 @@ def test_a_fork_is_told_of() -> None:
     told = Mirrors(None)
     row = {"vhost": "/", "queue": "q", "fork": "a/1", "state": "open", "messages": 1200}
     told.forks.describe = lambda: [row, {**row, "queue": "another"}]
-    told.forks.told_ms = {7: 900}
+    told.forks.told = {7: (900, "")}
     engine_: Any = SimpleNamespace(
         mirrors=told,
         settings=SimpleNamespace(node_name="a"),
@@ -294,5 +325,7 @@ def test_a_fork_is_told_of() -> None:
     said = explain_forks(engine_, queue_)
     assert said[0].startswith("a serves a fork of it, a/1, with 1,200 messages")
     assert said[1:] == ["a fork that another node has had is being merged into it"]
+    told.forks.told[7] = (900, "the queue is full")
+    assert explain_forks(engine_, queue_)[1].endswith("into it: waits, the queue is full")
     row |= {"state": "merging", "acknowledgements": 3, "waits_for": "full"}
     assert "3 acknowledgements are left: waits, full" in explain_forks(engine_, queue_)[0]

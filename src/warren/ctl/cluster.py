@@ -132,6 +132,7 @@ def _forks(shown: dict[str, Any]) -> list[str]:
     return [
         f"Node: {row['node']}, queue {row['queue']} in vhost {row['vhost']}: {row['state']}, "
         f"{row['messages']} messages"
+        + (f", waits: {row['waits_for']}" if row.get("waits_for") else "")
         for row in shown.get("forks", [])
     ]
 
@@ -150,8 +151,8 @@ def _agreement(shown: dict[str, Any]) -> list[str]:
     lines.append(f"Applied entries: {told['applied']}")
     if not told["has_majority"]:
         lines.append(
-            f"{shown['node']} has no part in a majority: start the other voters, or see "
-            "forget_cluster_node --offline"
+            f"{shown['node']} has no part in a majority: start the other voters, or mend the "
+            "network. Only if they are lost for good: forget_cluster_node --offline"
         )
     return lines
 
@@ -170,6 +171,8 @@ def join_cluster(run: Run) -> None:
 def forget_cluster_node(run: Run) -> None:
     run.banner(f"Removing node {run.word(0)} from the cluster")
     asked = {"node": run.word(0), "offline": "offline" in run.options}
+    if "force" in run.options:
+        asked["force"] = True
     run.client.want("POST", "/warren/cluster/forget", asked)
     if "offline" in run.options:
         run.say(
@@ -312,7 +315,7 @@ COMMANDS = (
         "<node>",
         "Takes a node that is stopped out of the cluster",
         forget_cluster_node,
-        {"offline": False},
+        {"offline": False, "force": False},
     ),
     Command("reset", "", "Makes a stopped node leave its cluster and forget everything", reset),
     Command(

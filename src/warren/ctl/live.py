@@ -48,7 +48,8 @@ def _show_event(run: Run, event: dict[str, Any]) -> None:
     told = event["details"]
     if "seen_by" in event:
         told = {**told, "seen_by": event["seen_by"]}
-    details = " ".join(f"{key}={value}" for key, value in told.items())
+    # What nobody knows is not told.
+    details = " ".join(f"{key}={value}" for key, value in told.items() if value is not None)
     run.say(f"{moment}  {painted(event['event'], 'bold')}  {without_control(details)}")
 
 

@@ -111,7 +111,7 @@ def _or_unknown(number: int | None) -> str:
 def sync_queue(run: Run) -> None:
     run.banner(f"Synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
     place = queue_place(run)
-    run.client.want("POST", f"{place}/actions", {"action": "sync"})
+    _act(run, {"action": "sync"})
     if "no-wait" not in run.options:
         _wait_for_sync(run, place)
 
@@ -165,14 +165,27 @@ def _missing(ring: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 def cancel_sync_queue(run: Run) -> None:
     run.banner(f"Stopping synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
-    run.client.want("POST", f"{queue_place(run)}/actions", {"action": "cancel_sync"})
+    _act(run, {"action": "cancel_sync"})
 
 
 def transfer_master(run: Run) -> None:
     name, node = run.word(0), run.word(1)
     run.banner(f"Transferring the master of queue '{name}' in vhost '{run.vhost}' to {node} ...")
-    asked = {"action": "transfer_leader", "node": node}
-    run.client.want("POST", f"{queue_place(run)}/actions", asked)
+    _act(run, {"action": "transfer_leader", "node": node})
+
+
+def _act(run: Run, asked: dict[str, str]) -> None:
+    """What the API says in one word, as RabbitMQ's does, is said in a sentence."""
+    try:
+        run.client.want("POST", f"{queue_place(run)}/actions", asked)
+    except CtlError as error:
+        if "not_mirrored" not in str(error):
+            raise
+        raise CtlError(
+            error.status,
+            f"Error:\nqueue '{run.word(0)}' has no mirrors; it gets one by a policy with ha-mode, "
+            "or by warrenctl add_queue_mirror_link",
+        ) from error
 
 
 def add_queue_mirror_link(run: Run) -> None:

@@ -12,6 +12,8 @@ from warren.ctl.errors import BAD_DATA, TIMEOUT, CtlError, usage
 
 PLACE = "/rebalance/queues"
 LOOK_S = 0.2
+#: Who asks for a time that is longer ago has mistaken it.
+PAST = datetime.timedelta(minutes=5)
 #: RabbitMQ's types of queues; of quorum queues and streams there are none here.
 TYPES = ("all", "classic", "quorum", "stream")
 COLUMNS = ("Node name", "Number of replicated classic queues")
@@ -29,6 +31,7 @@ def rebalance(run: Run) -> None:
     if "at" in order:
         run.banner(f"Rebalancing queue masters at {order['at']} ...")
         run.client.want("POST", PLACE, order)
+        run.say(f"Appointed for {order['at']}; to forget it: warrenctl rebalance --cancel")
         return
     run.banner("Rebalancing queue masters ...")
     if kind in {"quorum", "stream"}:
@@ -54,6 +57,9 @@ def spread(run: Run) -> None:
         return
     run.client.want("POST", PLACE, order)
     shown = _wait(run)
+    if not shown.get("planned"):
+        run.say("No master has to move: they are even, or no mirrored queue matches")
+        return
     run.say(f"{shown.get('moved', 0)} of {shown.get('planned', 0)} masters have moved")
     _check_failures(shown)
 
@@ -74,7 +80,11 @@ def _order(run: Run) -> dict[str, Any]:
         except ValueError:
             raise usage("--pause must be a number of seconds") from None
     if "at" in options:
-        order["at"] = moment(options["at"], datetime.datetime.now().astimezone()).isoformat()
+        now = datetime.datetime.now().astimezone()
+        when = moment(options["at"], now)
+        if now - when > PAST:
+            raise usage(f"{when.isoformat()} is over; without --at it is done now")
+        order["at"] = when.isoformat()
     return order
 
 

@@ -16,6 +16,9 @@ class ClusterPort(Protocol):
     def living_nodes(self) -> Sequence[str]:
         """The names of the nodes that are there, sorted, with this one."""
 
+    def linked_nodes(self) -> Sequence[str]:
+        """Those of them that can be reached at this moment, with this one."""
+
     def nodes_in_service(self) -> Sequence[str]:
         """Those that can be the home of a new queue: not the ones that operators have drained."""
 

@@ -20,7 +20,7 @@ from warren.engine.fork_slots import (
     BUSY,
     DIGEST_BYTES,
     bring_in,
-    expires_at,
+    left_ms,
     let_leave,
     message_at,
 )
@@ -30,6 +30,7 @@ from warren.gateway.identity import gateway_id
 from warren.gateway.messages import decode_message, encode_message
 from warren.model.errors import AmqpError
 from warren.queue.picking import withdraw
+from warren.store.fork_files import FORK_BIT
 from warren.wire.content import make_message
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ AGAIN_MS, AGAIN_MS_MAX = 20, 1000
 #: numbers that took no place in the queue, and the slots that are not gone yet.
 Answer = tuple[str, int, list[int], list[int]]
 DONE, LATER, FULL, NO_ROOM, OTHER = "done", "later", "full", "no room", "another queue"
+#: In words, for operators.
+WHY = {
+    LATER: "its master does not serve yet",
+    FULL: "the queue is full",
+    NO_ROOM: "its master's node is short of memory or disk",
+}
 
 
 @dataclass(eq=False)
@@ -114,6 +121,10 @@ class Merging:
         """Forks that are not merged yet."""
         return len(self._merges)
 
+    def queues(self) -> list[int]:
+        """The numbers of the queues that they are forks of."""
+        return [merge.fork.note.queue for merge in self._merges.values()]
+
     def _find_settled(self, fork: Fork, there: set[int]) -> dict[int, bytes]:
         """What was there at the beginning and is not there any more."""
         files = self._mirrors.forks.files
@@ -159,18 +170,20 @@ class Merging:
             errand.when_done(partial(self._answered, merge, rows, settled, errand))
 
     def _next_messages(self, merge: Merge, now_ms: int) -> list[list[Any]]:
-        """The next ones as they come to the queue; those that have expired meanwhile do not."""
+        """The next ones as they come to the queue: number, message, and how long it has to live.
+
+        What is over is told, too: if it is to be a dead letter, the master sees to that.
+        """
         rows: list[list[Any]] = []
         size = 0
         fork = merge.fork
         for slot in list(islice(merge.new, MESSAGES)):
-            expires_ms = expires_at(fork.queue, slot)
             message = message_at(fork.queue, slot)
-            if message is None or 0 < expires_ms <= now_ms:
+            if message is None:
                 merge.new.remove(slot)
-                merge.expired += message is not None
                 continue
-            rows.append([slot + 1, encode_message(marked(message, fork.note.tag, AUTOHEAL))])
+            data = encode_message(marked(message, fork.note.tag, AUTOHEAL))
+            rows.append([slot + 1, data, left_ms(fork.queue, slot, now_ms)])
             size += len(rows[-1][1])
             if size > MESSAGE_BYTES:
                 break
@@ -192,11 +205,12 @@ class Merging:
             return
         skips, left = frozenset(skipped), frozenset(busy)
         before = len(merge.new), len(merge.settled)
-        for number, _ in rows:
+        for number, _, to_live_ms in rows:
             if number <= seen or number in skips:
                 merge.new.remove(number - 1)
-                merge.appended += number not in skips
-                merge.expired += number in skips
+                is_over = to_live_ms == 0 or number in skips
+                merge.appended += not is_over
+                merge.expired += is_over
         if how == DONE:
             for slot, _ in settled:
                 if slot not in left:
@@ -208,7 +222,7 @@ class Merging:
         if (len(merge.new), len(merge.settled)) != before:
             self._again(merge, 1)
         else:
-            self._again(merge, merge.wait_ms, "" if how == DONE else how)
+            self._again(merge, merge.wait_ms, WHY.get(how, ""))
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -248,7 +262,9 @@ class Merging:
             self._again(merge, AGAIN_MS_MAX, "there is no room to put it aside")
             return
         try:
-            self._mirrors.keep_salvage(what, note.number, rows)
+            self._mirrors.keep_salvage(
+                what, note.number & ~FORK_BIT, rows, reason=f"fork {note.tag} has lost its queue"
+            )
         except OSError as error:
             self._again(merge, AGAIN_MS_MAX, str(error))
             return
@@ -294,6 +310,17 @@ def _split(rows: bytes) -> Iterator[tuple[int, bytes]]:
 # -- at the master ---------------------------------------------------------------------------------
 
 
+def came_before(log: Any, gateway: int, sequence: int, message: Message) -> bool:
+    """Whether a message of a fork has been taken already, by whichever master."""
+    return log.has_taken(gateway, sequence, message) is not False
+
+
+def _note_told(engine: Engine, number: int, how: str) -> None:
+    """For operators, who ask the master."""
+    if engine.mirrors is not None:
+        engine.mirrors.forks.told[number] = (engine.clock.now_ms(), WHY.get(how, ""))
+
+
 def take_in(
     engine: Engine, queue: Any, number: int, gateway: int, rows: list[Any], settled: list[Any]
 ) -> Answer:
@@ -308,19 +335,18 @@ def take_in(
     if log is None or not log.acts or not engine.passing.may_take_from(queue):
         return LATER, 0, [], slots
     if engine.alarms:
+        _note_told(engine, number, NO_ROOM)
         return NO_ROOM, log.seen.get(gateway, 0), [], slots
-    if engine.mirrors is not None:
-        engine.mirrors.forks.told_ms[number] = engine.clock.now_ms()
     busy = [slot for slot, digest in settled if let_leave(queue, slot, digest, withdraw) == BUSY]
     now_ms = engine.clock.now_ms()
     skipped: list[int] = []
     is_full = has_new = False
-    for sequence, data in rows:
+    for sequence, data, to_live_ms in rows:
         message = decode_message(data)
         message = make_message(message.address, message.header, message.body)
-        if log.has_taken(gateway, sequence, message) is not False:
+        if came_before(log, gateway, sequence, message):
             continue
-        taken = bring_in(queue, message, now_ms, gateway, sequence)
+        taken = bring_in(queue, message, now_ms, gateway, sequence, to_live_ms)
         if engine.journal is not None:
             engine.journal.finish_publish(message)
         if taken is None:
@@ -333,4 +359,5 @@ def take_in(
         # Whoever is the master next flags them, too.
         queue.open_ahead(1 << 50)
     queue.run(now_ms)
+    _note_told(engine, number, FULL if is_full else DONE)
     return FULL if is_full else DONE, log.seen.get(gateway, 0), skipped, busy

@@ -108,25 +108,35 @@ def message_at(Queue queue not None, uint64_t slot):
     return None if entry is NULL else queue.look_at(entry)
 
 
-def expires_at(Queue queue not None, uint64_t slot):
-    """When the message of a slot is over; 0: never."""
+def left_ms(Queue queue not None, uint64_t slot, int64_t now_ms):
+    """How long the message of a slot has still to live; 0: it is over, -1: for ever."""
     cdef Slot* entry = queue.entry_at(slot)
-    return 0 if entry is NULL else entry.expires_ms
+    if entry is NULL or entry.expires_ms == 0:
+        return -1
+    return max(<int64_t>0, entry.expires_ms - now_ms)
 
 
 def bring_in(Queue queue not None, Message message not None, int64_t now_ms, uint64_t gateway,
-             uint64_t sequence):
+             uint64_t sequence, int64_t left_ms):
     """A message of a fork is published to the master's queue, flagged; whether it took a slot.
 
-    None: the queue refuses it.
+    It lives on for what is left of its time. None: the queue refuses it.
     """
     cdef SlotLog log = queue.level_of(message)
     cdef uint64_t position = log.next_position, slot
+    cdef bint paused = queue.paused
     cdef Slot* entry
     cdef int outcome
+    if left_ms >= 0 and (message.ttl_ms < 0 or left_ms < message.ttl_ms):
+        message.ttl_ms = left_ms
     queue.mirror.gateway = gateway
     queue.mirror.sequence = sequence
-    outcome = queue.publish(message, now_ms)
+    # What is over already is not for a consumer that waits, as one without any time would be.
+    queue.paused = paused or left_ms == 0
+    try:
+        outcome = queue.publish(message, now_ms)
+    finally:
+        queue.paused = paused
     queue.mirror.gateway = queue.mirror.sequence = 0
     if outcome != ACCEPTED:
         return None

@@ -82,8 +82,9 @@ class Forks:
         #: Forks that the log has spoken of, by their own number.
         self._found: dict[int, KeptFork] = {}
         self._is_doubtful = False
-        #: Number of a queue here -> when another node has last told of a fork of it.
-        self.told_ms: dict[int, int] = {}
+        #: Number of a queue here -> when another node has last told of a fork of it, and what its
+        #: messages wait for.
+        self.told: dict[int, tuple[int, str]] = {}
         #: What free room there is for copies; None: nobody knows.
         self.room_bytes: Callable[[], int | None] = _unknown_room
 
@@ -198,8 +199,11 @@ class Forks:
         if copy.levels:
             at_ms = self._engine.clock.now_ms() + 1
             self._engine.timers.at(at_ms, partial(self._copy_on, copy))
-        else:
+        elif journal.appended > journal.persisted:
             journal.when_persisted(journal.appended, partial(self._copied, copy))
+        else:
+            # An empty queue of a node that has nothing to write: no sync would come to tell of.
+            self._copied(copy)
 
     def _copied(self, copy: _Copy) -> None:
         """All of it is on the disk: from now on it may be relied on."""

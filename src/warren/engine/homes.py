@@ -83,6 +83,11 @@ class Homes:
     def living_nodes(self) -> Sequence[str]:
         return sorted(name for name, (_, alive) in self._nodes.items() if alive)
 
+    def linked_nodes(self) -> Sequence[str]:
+        """Those that can be reached at present, this one among them."""
+        own = self._engine.settings.node_name
+        return [it for it in self.living_nodes() if it == own or self.gateway_to(it).has_link]
+
     def nodes_in_service(self) -> Sequence[str]:
         return [name for name in self.living_nodes() if name not in self.drained]
 

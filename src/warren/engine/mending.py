@@ -30,6 +30,9 @@ class _Nobody:
     def living_nodes(self) -> Sequence[str]:
         return ()
 
+    def linked_nodes(self) -> Sequence[str]:
+        return self.living_nodes()
+
     def make_remote(self, *arguments: Any) -> Any:
         home: str = arguments[-1]
         return RemoteAmqpQueue(Gateway(self._engine.turn, self._engine.effects, home), *arguments)

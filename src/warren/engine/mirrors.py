@@ -394,6 +394,7 @@ class Mirrors:
         after_index: int,
         rows: list[tuple[int, Message]],
         was_promised: bool = False,
+        reason: str = "the cluster has gone on without them",
     ) -> None:
         """Put messages aside that the cluster has gone on without. Raises OSError.
 
@@ -405,18 +406,19 @@ class Mirrors:
             "vhost": queue.vhost.name,
             "queue": queue.name,
             "messages": len(rows),
-            "reason": "the cluster has gone on without them",
+            "reason": reason,
             "returns": was_promised,
         }
         name = f"queue-{queue.number}-{after_index}"
         piece = self.salvage.keep_messages(name, lines_of(rows), note)
-        self.note("queue.salvaged", queue, messages=len(rows), file=piece)
+        self.note("queue.salvaged", queue, messages=len(rows), file=piece, cause=reason)
         self.engine.log.warning(
-            "queue '%s' in vhost '%s': the cluster has gone on without %d messages of this node; "
-            "they are kept in %s%s",
+            "queue '%s' in vhost '%s': %d messages of this node are put aside, since %s; they are "
+            "kept in %s%s",
             queue.name,
             queue.vhost.name,
             len(rows),
+            reason,
             piece,
             ", and are published again" if was_promised else f": warrenctl salvage show {piece}",
         )

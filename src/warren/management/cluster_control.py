@@ -107,7 +107,7 @@ class ClusterControl(Protocol):
     async def join(self, node: str, node_type: NodeType) -> bool:
         """Make this node, which forgets all it has, one of that node's; False: it is already."""
 
-    async def forget(self, node: str, offline: bool) -> None:
+    async def forget(self, node: str, offline: bool, force: bool) -> None:
         """Take a node that is stopped out of the cluster; offline: this one is stopped too."""
 
     async def reset(self, force: bool) -> None:

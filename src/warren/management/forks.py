@@ -44,9 +44,10 @@ def explain_forks(engine: Engine, queue: AmqpQueue) -> list[str]:
                 f"fork {row['fork']} is being merged: {row['messages']:,} messages and "
                 f"{row['acknowledgements']:,} acknowledgements are left{why}"
             )
-    told_ms = engine.mirrors.forks.told_ms.get(queue.number)
-    if told_ms is not None and engine.clock.now_ms() - told_ms < TOLD_MS:
-        said.append("a fork that another node has had is being merged into it")
+    told = engine.mirrors.forks.told.get(queue.number)
+    if told is not None and engine.clock.now_ms() - told[0] < TOLD_MS:
+        why = f": waits, {told[1]}" if told[1] else ""
+        said.append(f"a fork that another node has had is being merged into it{why}")
     return said
 
 

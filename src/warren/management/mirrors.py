@@ -59,6 +59,12 @@ def living(engine: Engine) -> frozenset[str]:
     return frozenset(engine.cluster.living_nodes())
 
 
+def _linked(engine: Engine) -> frozenset[str]:
+    if engine.cluster is None:
+        return living(engine)
+    return frozenset(engine.cluster.linked_nodes())
+
+
 # -- in lists of queues ----------------------------------------------------------------------------
 
 
@@ -97,21 +103,30 @@ def _copies(view: View, told: Shown) -> dict[str, Shown]:
 
 
 def is_sync_critical(engine: Engine, queue: AmqpQueue) -> bool:
-    """Whether stopping this node would take the last good copy of a queue that has mirrors."""
-    view = view_of(engine, queue)
-    if view is None or view.master != engine.settings.node_name:
+    """Whether stopping this node would take the last good copy of a queue that has mirrors.
+
+    One on a node that cannot be reached at present is none: it may be down, which is not known yet
+    or, without a majority, cannot be agreed on.
+    """
+    view, here = view_of(engine, queue), engine.settings.node_name
+    if view is None or here not in view.in_sync or len(view.wanted) < 2:
         return False
-    return len(view.in_sync) == 1 and len(view.wanted) > 1
+    linked = _linked(engine)
+    return not any(name in linked for name in view.in_sync if name != here)
 
 
 # -- one ring --------------------------------------------------------------------------------------
 
 
-def show_ring(engine: Engine, queue: AmqpQueue) -> Shown:
-    """The ring of a queue; the figures are there where its master is."""
+def show_ring(engine: Engine, queue: AmqpQueue, is_outvoted: bool = False) -> Shown:
+    """The ring of a queue; the figures are there where its master is.
+
+    `is_outvoted`: this node has no part in a majority, so what it knows may be so no more.
+    """
     view = view_of(engine, queue)
     told = described(engine, queue)
     shown: Shown = {"name": queue.name, "vhost": queue.vhost.name}
+    online = _linked(engine) if is_outvoted else living(engine)
     if view is None:
         return shown | _alone(engine, queue)
     return shown | {
@@ -125,13 +140,39 @@ def show_ring(engine: Engine, queue: AmqpQueue) -> Shown:
         **_show_promises(queue, told),
         "replicas": [
             {
-                **_show_replica(view, name, living(engine), told, engine.clock.now_ms()),
+                **_show_replica(view, name, online, told, engine.clock.now_ms()),
                 "explicit": name in links_of(queue),
             }
             for name in _in_order(view)
         ],
-        "explain": [*explain_forks(engine, queue), *explain(view, queue, told)],
+        "explain": [
+            *explain_forks(engine, queue),
+            *(
+                _explain_outvoted(engine, view, queue)
+                if is_outvoted
+                else explain(view, queue, told)
+            ),
+        ],
     }
+
+
+def _explain_outvoted(engine: Engine, view: View, queue: AmqpQueue) -> list[str]:
+    """What holds for sure where nothing can be agreed on."""
+    here = engine.settings.node_name
+    cut_off = [name for name in view.wanted if name not in _linked(engine)]
+    if explain_forks(engine, queue):
+        so = ""
+    elif view.master is not None and not set(view.in_sync) & set(cut_off):
+        so = ": its master goes on, but nobody would be promoted in its place"
+    else:
+        so = ": nothing is confirmed and nobody is promoted"
+    return [
+        f"{here} has no part in a majority{so}; start the other nodes, or mend the network "
+        "(warrenctl cluster_status)",
+        f"when that was agreed on last, {view.master or 'nobody'} was master, and "
+        f"{_names(view.in_sync) or 'nobody'} had everything"
+        + (f"; {_names(cut_off)} cannot be reached" if cut_off else ""),
+    ]
 
 
 def _show_promises(queue: AmqpQueue, told: Shown) -> Shown:
@@ -255,7 +296,7 @@ def explain(view: View, queue: AmqpQueue, told: Shown | None = None) -> list[str
     others = [name for name in view.in_sync if name != view.master]
     if others:
         said.append(
-            f"if {view.master} dies now: {others[0]} becomes master, {_loss(view, queue)}"
+            f"if {view.master} dies now: {others[0]} becomes master, {_loss(view, queue, told)}"
             + _explain_held(told)
         )
     else:
@@ -272,21 +313,40 @@ def explain(view: View, queue: AmqpQueue, told: Shown | None = None) -> list[str
             )
         )
         said.append(f"if {name} dies now: {view.master} goes on, {rest}")
-    said += [f"{name} lacks messages: it cannot take over" for name in view.learners]
+    said += [_explain_learner(name, queue, _copies(view, told)) for name in view.learners]
     absent = [name for name in view.wanted if name not in (*view.in_sync, *view.learners)]
-    said += [f"{name} is wanted, and down" for name in absent]
+    said += [
+        f"{name} is wanted, and down: start it, or, if it is lost for good, "
+        f"warrenctl forget_cluster_node {name}"
+        for name in absent
+    ]
     leaving = [name for name in view.in_sync if name not in view.wanted]
     said += [f"{name} goes as soon as a wanted replica is synchronised" for name in leaving]
     return said + _explain_hours(view, queue) + _explain_links(queue)
 
 
-def _loss(view: View, queue: AmqpQueue) -> str:
+def _explain_learner(name: str, queue: AmqpQueue, copies: Shown) -> str:
+    """One that is no use yet, and what makes it one."""
+    copy = copies.get(name)
+    if copy is not None:
+        how = f"yet: {copy['done']:,} of {copy['total']:,} messages are copied"
+    elif queue.effective.ha_sync_mode == "automatic":
+        is_timed = queue.effective.ha_replication_window is not None
+        how = f"yet: it is given them by itself{', in its hours' if is_timed else ''}"
+    else:
+        vhost = "" if queue.vhost.name == "/" else f"-p {queue.vhost.name} "
+        how = f"before it has them: warrenctl {vhost}sync_queue {queue.name}"
+    return f"{name} lacks messages: it cannot take over {how}"
+
+
+def _loss(view: View, queue: AmqpQueue, told: Shown) -> str:
     if queue.effective.ha_replication != "async":
         return "nothing is lost"
+    now = f" ({told['promised']} at this moment)" if "promised" in told else ""
     return (
-        f"and up to {queue.effective.ha_max_lag_messages} of the last messages that were confirmed "
-        f"are missing until {view.master} is back, which publishes them again (ha-replication is "
-        "async)"
+        f"and up to {queue.effective.ha_max_lag_messages} of the last messages that were "
+        f"confirmed{now} are missing until {view.master} is back, which publishes them again "
+        "(ha-replication is async)"
     )
 
 
@@ -356,12 +416,17 @@ def _lacking(view: View, told: Shown) -> str:
 
 def _explain_down(view: View, queue: AmqpQueue) -> list[str]:
     said = [f"it is down until one of these is back: {_names(view.in_sync) or 'nobody is left'}"]
+    if view.in_sync:
+        said[0] += "; start it" if len(view.in_sync) == 1 else "; start any of them"
     if view.learners:
         said.append(f"{_names(view.learners)} may lack messages")
         if queue.effective.ha_promote_on_failure == "always":
             said.append("the policy wants one of them promoted all the same, which happens soon")
         else:
-            said.append("to give up what is missing: ha-promote-on-failure always, in the policy")
+            said.append(
+                "if none of those comes back, to go on without what they alone have: "
+                "ha-promote-on-failure always, in the policy (warrenctl set_policy)"
+            )
     return said
 
 

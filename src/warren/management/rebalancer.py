@@ -382,7 +382,8 @@ class Rebalancer:
             self._last_s = None
             return
         if appointment is not None and appointment.at is not None:
-            if datetime.datetime.now(datetime.UTC) >= _when(appointment.at):
+            # One that is under way is waited for, and the appointment kept after it.
+            if datetime.datetime.now(datetime.UTC) >= _when(appointment.at) and not self._is_busy:
                 await self._forget_appointment()
                 await self.order(msgspec.structs.replace(appointment, at=None))
             return

@@ -106,8 +106,8 @@ async def join_cluster(call: Call) -> Answer:
 async def forget_node(call: Call) -> Answer:
     """Take a node out of the cluster."""
     body = await call.body()
-    node, offline = field_of(body, "node", str), field_of(body, "offline", bool, False)
-    await _control(call).forget(node, offline)
+    offline, force = (field_of(body, name, bool, False) for name in ("offline", "force"))
+    await _control(call).forget(field_of(body, "node", str), offline, force)
     return None
 
 

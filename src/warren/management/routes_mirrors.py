@@ -32,7 +32,14 @@ async def get_mirrors(call: Call) -> Answer:
             if error.status != 503:
                 raise
             # The master does not answer: what all nodes know is better than nothing.
-    return show_ring(call.context.engine, queue)
+    return show_ring(call.context.engine, queue, _is_outvoted(call))
+
+
+def _is_outvoted(call: Call) -> bool:
+    """Whether this node has no part in a majority."""
+    control = call.context.cluster_control()
+    agreement = None if control is None else control.status().agreement
+    return agreement is not None and not agreement.is_ready
 
 
 async def get_position(call: Call) -> Answer:

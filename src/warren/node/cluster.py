@@ -521,6 +521,8 @@ class NodeCluster(OperatedCluster, PeerOwner):
     def on_refused(self, peer: str) -> None:
         assert self.agreement is not None
         self.agreement.on_refused(peer)
+        silent_ms = self._engine.clock.now_ms() - self._heard_ms.get(peer, 0)
+        self.forking.refused(peer, silent_ms)
 
     def _send(self, peer: str, kind: int, payload: bytes) -> bool:
         if self.links is None:

@@ -157,7 +157,7 @@ class ClusteredControl:
             raise ClusterError(f"{node} refuses: {_reason(answer.body)}", answer.status)
         return answer.body
 
-    async def forget(self, node: str, offline: bool) -> None:
+    async def forget(self, node: str, offline: bool, force: bool) -> None:
         if node not in self._cluster.member_names():
             raise not_a_member(node)
         if offline:
@@ -173,6 +173,8 @@ class ClusteredControl:
             facts = self._cluster.facts_of(node)
             if facts is not None and facts.is_open:
                 raise member_is_running(node)
+            if not force:
+                self._check_forks(node)
             try:
                 await self._cluster.forget(node, AGREE_S)
             except ProposalError as error:
@@ -186,6 +188,30 @@ class ClusteredControl:
                 raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
             else:
                 return
+
+    def _check_forks(self, node: str) -> None:
+        """What was confirmed at a fork and is not merged is on the node's disk only."""
+        forks = self._cluster.forking.unmerged_on(node)
+        if forks is None:
+            raise ClusterError(
+                f"{node} may have served queues by itself after it was cut off (autoheal); what "
+                "it confirmed then is on its disk only. Start it, and it is merged. If the disk "
+                f"is lost: warrenctl forget_cluster_node --force {node}"
+            )
+        if forks:
+            raise ClusterError(
+                f"{node} has forks of {self._names(forks)} that are not merged: what it confirmed "
+                "in the partition is on its disk only. Start it, and wait until its warrenctl "
+                f"cluster_status shows no forks. To give that up: warrenctl forget_cluster_node "
+                f"--force {node}"
+            )
+
+    def _names(self, numbers: Sequence[int]) -> str:
+        """Queues in words, some of them by name."""
+        queues = map(self._cluster.queue_views.queue, numbers)
+        shown = ", ".join(f"'{queue.name}'" for queue in list(queues)[:3] if queue is not None)
+        more = ", ..." if numbers[3:] else ""
+        return f"{len(numbers)} queue{'s' if numbers[1:] else ''} ({shown or 'deleted'}{more})"
 
     def _forget_offline(self, node: str) -> None:
         """For a survivor that is no majority: done by its next start, whatever others know."""
@@ -234,9 +260,22 @@ class ClusteredControl:
     async def reset(self, force: bool) -> None:
         self._check_stopped()
         others = self._others()
+        if not force:
+            self._check_own_forks()
         if others and not force:
             await self._leave(others)
         self._plan(NextStart(True))
+
+    def _check_own_forks(self) -> None:
+        forks = self._cluster.forking.own_unmerged()
+        if forks:
+            own = self._node.name
+            raise ClusterError(
+                f"{own} has forks of {self._names(forks)} that are not merged: what it confirmed "
+                "in the partition would be lost with it. "
+                f"Let it go on: warrenctl -n {own} start_app, and wait until cluster_status shows "
+                f"no forks. To give that up: warrenctl -n {own} force_reset"
+            )
 
     def _serving(self, others: Sequence[str]) -> str | None:
         """One of the others that can be reached and lets clients in."""
@@ -252,8 +291,17 @@ class ClusteredControl:
         while (name := self._serving(others)) is None and time.monotonic() < until_s:
             await asyncio.sleep(0.05)
         if name is not None:
-            body = {"node": self._node.name}
-            await self._want(name, "POST", "/warren/cluster/forget", body)
+            # Its forks have been looked at here, or an operator gives them up.
+            body = {"node": self._node.name, "force": True}
+            try:
+                await self._want(name, "POST", "/warren/cluster/forget", body)
+            except ClusterError as error:
+                own = self._node.name
+                if str(not_a_member(own)) not in str(error):
+                    raise
+                raise ClusterError(
+                    f"the others have forgotten {own} already: warrenctl -n {own} force_reset"
+                ) from error
             return
         raise ClusterError(
             "no other node of the cluster runs and can be reached, so none can be told.\n"

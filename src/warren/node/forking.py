@@ -18,14 +18,19 @@ if TYPE_CHECKING:
     from warren.engine.engine import Engine
     from warren.engine.forks import Forks
 
-#: The kind of the control frame: whether its node may fork queues, and the numbers of its forks.
+#: The kind of the control frame: whether its node may fork queues, the numbers of those that it
+#: has forked, and of those whose forks it is merging.
 FORKS = 29
 #: So many looks without a majority before anything is done: it may be back in a moment.
 PATIENCE_LOOKS = 8
+#: How long that is: a node that was silent for less before it died has forked nothing since.
+PATIENCE_MS = PATIENCE_LOOKS * 250
 #: Forks that are begun in one look: each is a copy.
 AT_A_TIME = 50
 
-_decoder = msgspec.msgpack.Decoder(tuple[bool, frozenset[int]])
+Told = tuple[bool, frozenset[int], frozenset[int]]
+_decoder = msgspec.msgpack.Decoder(Told)
+_NOTHING: Told = (False, frozenset(), frozenset())
 #: Sends to one node, or to all.
 Send = Callable[[str | None, bytes], None]
 
@@ -45,8 +50,11 @@ class Forking:
         self._is_linked = is_linked
         self._send = send
         self._looks = 0
-        #: Node -> whether it may fork, and what it has forked, as it has told.
-        self._of_peers: dict[str, tuple[bool, frozenset[int]]] = {}
+        #: Of nodes that can be reached, what they have told; and what all others told last.
+        self._of_peers: dict[str, Told] = {}
+        self._told_last: dict[str, Told] = {}
+        #: Nodes that died so soon that what they told last is all there is.
+        self._died: set[str] = set()
         self._told: bytes = b""
         #: Numbers of queues that are used at forks of other nodes.
         self._elsewhere: set[int] = set()
@@ -63,23 +71,45 @@ class Forking:
     def told(self, peer: str, payload: bytes) -> None:
         """Another node has told of its forks. Raises ValueError."""
         try:
-            self._of_peers[peer] = _decoder.decode(payload)
+            self._of_peers[peer] = self._told_last[peer] = _decoder.decode(payload)
         except msgspec.DecodeError as error:
             raise ValueError(f"forks that cannot be read: {error}") from error
+        self._died.discard(peer)
 
     def came(self, peer: str) -> None:
         """There is a new link to a node."""
-        if self._is_wanted:
+        if self._is_wanted or self._own() != msgspec.msgpack.encode(_NOTHING):
             self._send(peer, self._own())
 
     def gone(self, peer: str) -> None:
         """A node cannot be reached."""
         self._of_peers.pop(peer, None)
 
+    def refused(self, peer: str, silent_ms: int) -> None:
+        """A node's port is closed, so it is dead; it was heard of last so long ago."""
+        if silent_ms < PATIENCE_MS and self._told_last.get(peer) == _NOTHING:
+            self._died.add(peer)
+
+    def unmerged_on(self, peer: str) -> list[int] | None:
+        """Of which queues a node has forks, open or to be merged; None: that cannot be known."""
+        told = self._of_peers.get(peer)
+        if told is None:
+            last = self._told_last.get(peer, _NOTHING)
+            is_known = peer in self._died or not self._is_wanted
+            told = last if is_known or last[1] or last[2] else None
+        return None if told is None else sorted(told[1] | told[2])
+
+    def own_unmerged(self) -> list[int]:
+        """Of which queues this node has forks that are not merged."""
+        forks = self._forks
+        return [] if forks is None else sorted({*forks.open, *forks.merging.queues()})
+
     def _own(self) -> bytes:
         forks = self._forks
-        numbers = [] if forks is None else sorted(forks.open)
-        return msgspec.msgpack.encode((self._looks > 0, numbers))
+        if forks is None:
+            return msgspec.msgpack.encode((self._looks > 0, [], []))
+        merging = sorted(set(forks.merging.queues()))
+        return msgspec.msgpack.encode((self._looks > 0, sorted(forks.open), merging))
 
     def _tell(self) -> None:
         own = self._own()
@@ -96,6 +126,9 @@ class Forking:
             return
         forks.merging.look(is_ready)
         if not self._is_wanted:
+            if forks.merging.count or self._told:
+                # Of partitions before the mode was another one.
+                self._tell()
             return
         if is_ready or not is_open:
             self._looks = 0
@@ -165,7 +198,7 @@ class Forking:
             return None if all(map(self._is_here, view.in_sync)) else here
         if view.master is None or self._is_linked(view.master):
             return None
-        forked = [name for name, (_, numbers) in self._of_peers.items() if number in numbers]
+        forked = [name for name, told in self._of_peers.items() if number in told[1]]
         in_sync: tuple[str, ...] = view.in_sync
         for name in (*in_sync, *sorted(forked)):
             if name in forked and self._is_linked(name):
@@ -179,4 +212,4 @@ class Forking:
         return name == self._engine.settings.node_name or self._is_linked(name)
 
     def _may_fork(self, name: str) -> bool:
-        return self._of_peers.get(name, (False, frozenset()))[0]
+        return self._of_peers.get(name, _NOTHING)[0]

@@ -78,7 +78,7 @@ class StandaloneControl:
         self._is_to_join = True
         return True
 
-    async def forget(self, node: str, offline: bool) -> None:
+    async def forget(self, node: str, offline: bool, force: bool) -> None:  # noqa: ARG002
         if node != self._node.name:
             raise not_a_member(node)
         if offline:
