@@ -150,8 +150,8 @@ cdef class FollowingQueue(Following):
         self.relieve_if_room()
 
     def follow_again(self):
-        """What is held is sent to the home once more."""
-        if self.following and self.held.count and not self.over:
+        """What is held is sent to the home once more; without one it waits for the next."""
+        if self.following and self.held.count and not (self.over or self.absent):
             self.follow(self.gateway, self.holding)
 
     cdef int relieve_if_room(self) except -1:
