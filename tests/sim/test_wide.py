@@ -31,6 +31,7 @@ FOUND = {
     461: "one that joined anew took an earlier life for its own, and asked no more",
     3_000_072: "the same",
     3_000_347: "a home that was given up went on to send, and ended who listened",
+    11_000_107: "publishes of a client that was gone came to their queue while it was drained",
 }
 #: Rules that are missed when they are left out, the kind of schedule that misses them, and a seed
 #: that did once.

@@ -100,6 +100,11 @@ cdef class FollowingQueue(Following):
         return gateway.note()
 
     @property
+    def held_count(self):
+        """Publishes that wait for a home in memory."""
+        return self.held.count
+
+    @property
     def stashed_count(self):
         """Publishes that are put aside on the disk."""
         return 0 if self.stash is None else self.stash.count
