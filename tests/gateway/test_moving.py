@@ -406,6 +406,26 @@ def test_with_a_stash_publishes_wait_for_a_master(name: str) -> None:
     nodes.end()
 
 
+def test_what_waits_for_a_master_is_not_sent_before_there_is_one() -> None:
+    """A retry that was due from before must not make the queue look as if it had its home again."""
+    nodes = Nodes(stash_room=tiny_room())
+    client, queue = nodes.nodes["b"].client(), nodes.nodes["b"].queue
+    client.call(1, "confirm.select")
+    move(nodes, None)
+    client.send(publish(1, "", QUEUE, b"one"))
+    nodes.settle()
+    queue.follow_again()
+    nodes.settle()
+    assert client.frames() == []
+    assert queue.absence is not None
+    # It is back where it was.
+    move(nodes, "a")
+    assert queue.absence is None
+    assert [frame.name for frame in client.frames()] == ["basic.ack"]
+    assert [entry.message.body for entry in nodes.ring.committed] == [b"one"]
+    nodes.end()
+
+
 def test_a_node_that_is_forgotten_takes_no_link_of_its_next_life_along(make: Make) -> None:
     """One that is far behind may hear of both at once, when the next life is there already."""
     nodes = make()

@@ -23,6 +23,10 @@ def test_random_schedules(first: int) -> None:
         run_autoheal(seed)
 
 
+def test_a_queue_that_was_without_a_master_can_be_had_again() -> None:
+    run_autoheal(11_000_049)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(12, 64, CHUNK))

@@ -18,6 +18,10 @@ def test_random_schedules() -> None:
         run_cursors(seed)
 
 
+def test_a_cursor_that_its_reader_was_never_told_of() -> None:
+    run_cursors(11_000_021)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(CHUNK, 70, CHUNK))

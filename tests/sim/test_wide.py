@@ -34,6 +34,7 @@ FOUND = {
     51_000_378: "the same",
     3_000_072: "the same",
     3_000_347: "a home that was given up went on to send, and ended who listened",
+    11_000_107: "publishes of a client that was gone came to their queue while it was drained",
 }
 #: Rules that are missed when they are left out, the kind of schedule that misses them, and a seed
 #: that did once.

@@ -10,6 +10,7 @@ class FollowingQueue(Following):
     holding: bool
     absent: bool
     order: int
+    held_count: int
     stashed_count: int
     def follow(self, gateway: Stream, holding: bool = False) -> None: ...
     def follow_again(self) -> None: ...

@@ -100,6 +100,11 @@ cdef class FollowingQueue(Following):
         return gateway.note()
 
     @property
+    def held_count(self):
+        """Publishes that wait for a home in memory."""
+        return self.held.count
+
+    @property
     def stashed_count(self):
         """Publishes that are put aside on the disk."""
         return 0 if self.stash is None else self.stash.count
@@ -150,8 +155,8 @@ cdef class FollowingQueue(Following):
         self.relieve_if_room()
 
     def follow_again(self):
-        """What is held is sent to the home once more."""
-        if self.following and self.held.count and not self.over:
+        """What is held is sent to the home once more; without one it waits for the next."""
+        if self.following and self.held.count and not (self.over or self.absent):
             self.follow(self.gateway, self.holding)
 
     cdef int relieve_if_room(self) except -1:
