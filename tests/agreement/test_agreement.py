@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from in_one_process import InOneProcess, Ledger, over, propose_many
+from in_one_process import InOneProcess, Ledger, Place, over, propose_many
 
 from warren.cluster.control_frames import APPLIED, CHANGE_BYTES_MAX
 from warren.cluster.member_effects import ApplyDefinition, NodesChanged, Why
@@ -112,16 +112,22 @@ def test_restart_of_all_nodes(tmp_path: Path, keeps: bool) -> None:
 def test_a_node_that_was_away_gets_an_image(tmp_path: Path) -> None:
     async def story(world: InOneProcess) -> None:
         await world.start()
-        away = next(place for place in world.up() if place is not world.leader)
-        away.kill()
-        await away.agreement.stop()
-        await propose_many(world.leader, 200, 20)
+        away = await missing_much(world)
         away.start()
         await asyncio.wait_for(away.agreement.await_ready(), 60)
         assert away.ledger.restored == 1
         assert same_everywhere(world)
 
     in_a_world(story, tmp_path, SHORT_LOGS)
+
+
+async def missing_much(world: InOneProcess) -> Place:
+    """A node that is away while more is changed than logs keep."""
+    away = next(place for place in world.up() if place is not world.leader)
+    away.kill()
+    await away.agreement.stop()
+    await propose_many(world.leader, 200, 20)
+    return away
 
 
 class InSteps(Ledger):
@@ -160,10 +166,7 @@ def test_an_image_in_steps_holds_nobody_up(
 
     async def story(world: InOneProcess) -> None:
         await world.start()
-        away = next(place for place in world.up() if place is not world.leader)
-        away.kill()
-        await away.agreement.stop()
-        await propose_many(world.leader, 200, 20)
+        away = await missing_much(world)
         slow = away.ledger = InSteps()
         away.start()
         longest_s, looked_s = 0.0, time.monotonic()
@@ -187,10 +190,7 @@ def test_an_image_in_steps_holds_nobody_up(
 def test_a_node_that_stops_has_the_whole_image(tmp_path: Path) -> None:
     async def story(world: InOneProcess) -> None:
         await world.start()
-        away = next(place for place in world.up() if place is not world.leader)
-        away.kill()
-        await away.agreement.stop()
-        await propose_many(world.leader, 200, 20)
+        away = await missing_much(world)
         slow = away.ledger = InSteps()
         away.start()
         await world.until(lambda: slow.steps > 10)

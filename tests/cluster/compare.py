@@ -24,6 +24,7 @@ from string import Template
 from typing import Any
 
 from bench.brokers import RabbitMQ
+from fault_matrix import FAULT_COLUMNS, fault_cells
 from fault_run import DRAIN_S, Finished, Plan, Run, go, unfinished
 from rabbit_nodes import TICK_S, RabbitNodes
 from rings import RingsGoOn
@@ -55,13 +56,7 @@ COLUMNS = (
     "partitions are handled by",
     "what happened",
     "confirmed",
-    "lost",
-    "unexpected",
-    "twice, flagged",
-    "twice, unflagged",
-    "out of order",
-    "s without a confirm",
-    "longest",
+    *FAULT_COLUMNS,
     "mended by hand",
     "other",
 )
@@ -144,13 +139,7 @@ def compared(contestant: str, kind: str, result: Finished, mended_by_hand: int) 
         f"`{mode}`",
         acts or "–",
         outcome.confirmed,
-        outcome.lost,
-        outcome.unexpected,
-        outcome.flagged,
-        outcome.unflagged,
-        outcome.disordered,
-        f"{outcome.unavailable_s:.1f}",
-        f"{outcome.longest_s:.1f}",
+        *fault_cells(outcome),
         mended_by_hand,
         other_faults(result),
     ]

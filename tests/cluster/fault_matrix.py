@@ -10,10 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 
+from fault_ledger import Outcome
 from fault_run import Finished, Plan
 from fault_workloads import WORKLOADS
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+#: Of any table of outcomes; `fault_cells` has what stands in them.
+FAULT_COLUMNS = (
+    "lost",
+    "unexpected",
+    "twice, flagged",
+    "twice, unflagged",
+    "out of order",
+    "s without a confirm",
+    "longest",
+)
 #: What stands around the table.
 TEMPLATE = Path(__file__).with_name("faults_page.txt")
 COLUMNS = (
@@ -22,13 +33,7 @@ COLUMNS = (
     "acts",
     "confirmed",
     "delivered",
-    "lost",
-    "unexpected",
-    "twice, flagged",
-    "twice, unflagged",
-    "out of order",
-    "s without a confirm",
-    "longest",
+    *FAULT_COLUMNS,
     "other",
 )
 
@@ -52,6 +57,19 @@ def plan(one: Plan) -> list[Plan]:
     return [replace(it, seed=one.seed + i) for i, it in enumerate([*plain, *mirrored])]
 
 
+def fault_cells(outcome: Outcome) -> list[object]:
+    """In the order of FAULT_COLUMNS."""
+    return [
+        outcome.lost,
+        outcome.unexpected,
+        outcome.flagged,
+        outcome.unflagged,
+        outcome.disordered,
+        f"{outcome.unavailable_s:.1f}",
+        f"{outcome.longest_s:.1f}",
+    ]
+
+
 def table(rows: Sequence[Row]) -> list[str]:
     """As Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
@@ -64,13 +82,7 @@ def table(rows: Sequence[Row]) -> list[str]:
             sum(row.result.acts.values()),
             outcome.confirmed,
             outcome.delivered,
-            outcome.lost,
-            outcome.unexpected,
-            outcome.flagged,
-            outcome.unflagged,
-            outcome.disordered,
-            f"{outcome.unavailable_s:.1f}",
-            f"{outcome.longest_s:.1f}",
+            *fault_cells(outcome),
             "; ".join(row.result.faults[:2]).replace("|", "/")[:200] or "none",
         ]
         lines.append("| " + " | ".join(map(str, cells)) + " |")

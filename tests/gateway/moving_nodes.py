@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pair import Client, make_engine
+from turns import end_turn
 
 from warren.engine import moving
 from warren.engine.amqp_queue import DESCRIBED_SLOTS, Described, describe
@@ -319,16 +320,7 @@ class MovingNode:
 
     def end_turn(self) -> None:
         self.engine.tick()
-        while self.engine.resuming:
-            actions = list(self.engine.resuming)
-            self.engine.resuming.clear()
-            for action in actions:
-                action()
-            for client in self.clients:
-                client.send(b"")
-        if self.engine.effects.pending:
-            self.engine.run_effects()
-        self.engine.turn.end()
+        end_turn(self.engine, self.clients)
 
     def attached(self) -> list[str]:
         """Who consumes at this node's copy: the names that consumers have with their clients."""

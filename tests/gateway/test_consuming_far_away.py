@@ -26,6 +26,22 @@ def consume(node: GatewayNode, client: Client, *, no_ack: bool = False, queue: s
     assert [frame.name for frame in frames] == ["basic.consume-ok"]
 
 
+def consuming(waiting: int = 0, *, no_ack: bool = False) -> tuple[Home, GatewayNode, Client]:
+    """A home, and a node with a client that consumes its queue, in which so many messages wait."""
+    home, node = pair()
+    client = node.client()
+    fill(home, waiting)
+    consume(node, client, no_ack=no_ack)
+    settle(node)
+    return home, node, client
+
+
+def stop_reading(client: Client) -> None:
+    """Of the client's own will: what it has got so far it has seen."""
+    client.frames()
+    client.peer.outlet.writable = False
+
+
 def deliveries(client: Client) -> list[tuple[int, bytes, bool]]:
     """(tag, body, redelivered) of all that came."""
     found = []
@@ -54,11 +70,7 @@ def ack(client: Client, tag: int, multiple: bool = False) -> None:
 
 
 def test_messages_come_in_order_and_leave_when_they_are_acknowledged() -> None:
-    home, node = pair()
-    client = node.client()
-    fill(home, 3)
-    consume(node, client)
-    settle(node)
+    home, node, client = consuming(3)
     assert deliveries(client) == [(1, b"0", False), (2, b"1", False), (3, b"2", False)]
     assert home.queues[1].unacked == 3
     ack(client, 2, True)
@@ -151,12 +163,8 @@ def test_deliveries_under_way_to_a_cancelled_consumer_go_back_unseen() -> None:
 
 
 def test_a_client_that_does_not_read_gets_no_more_than_its_credit() -> None:
-    home, node = pair()
-    client = node.client()
-    consume(node, client)
-    settle(node)
-    client.frames()
-    client.peer.outlet.writable = False
+    home, node, client = consuming()
+    stop_reading(client)
     fill(home, 3000)
     settle(node)
     assert home.queues[1].unacked == node.queues[0].parked == 1024
@@ -168,12 +176,8 @@ def test_a_client_that_does_not_read_gets_no_more_than_its_credit() -> None:
 
 
 def test_credit_is_counted_in_bytes_too() -> None:
-    home, node = pair()
-    client = node.client()
-    consume(node, client)
-    settle(node)
-    client.frames()
-    client.peer.outlet.writable = False
+    home, node, client = consuming()
+    stop_reading(client)
     for _ in range(10):
         home.queues[1].offer(message(bytes(400_000)), 0)
     settle(node)
@@ -181,11 +185,7 @@ def test_credit_is_counted_in_bytes_too() -> None:
 
 
 def test_a_client_that_acknowledges_nothing_loses_nothing_that_was_under_way() -> None:
-    home, node = pair()
-    client = node.client()
-    fill(home, 5)
-    consume(node, client, no_ack=True)
-    settle(node)
+    home, node, client = consuming(5, no_ack=True)
     assert bodies(client) == [b"0", b"1", b"2", b"3", b"4"]
     assert (home.queues[1].unacked, home.queues[1].ready) == (0, 0)
     client.peer.outlet.writable = False
@@ -197,11 +197,7 @@ def test_a_client_that_acknowledges_nothing_loses_nothing_that_was_under_way() -
 
 
 def test_when_the_link_is_lost_what_was_out_comes_again() -> None:
-    home, node = pair()
-    client = node.client()
-    fill(home, 3)
-    consume(node, client)
-    settle(node)
+    home, node, client = consuming(3)
     assert len(deliveries(client)) == 3
     assert node.link is not None
     node.link.cut()
@@ -240,10 +236,7 @@ def test_old_deliveries_count_for_the_limit_after_a_new_link() -> None:
 
 
 def test_consumers_of_a_home_that_is_gone_are_named() -> None:
-    _home, node = pair()
-    client = node.client()
-    consume(node, client)
-    settle(node)
+    _home, node, _client = consuming()
     assert node.link is not None
     node.link.cut()
     assert node.lost == []
@@ -253,10 +246,7 @@ def test_consumers_of_a_home_that_is_gone_are_named() -> None:
 
 def test_a_home_that_is_given_up_is_not_listened_to_any_more() -> None:
     """Others have agreed that it is gone, before the link to it is."""
-    home, node = pair()
-    client = node.client()
-    consume(node, client)
-    settle(node)
+    home, node, client = consuming()
     fill(home, 2)
     home.end_turn()
     old = node.link
@@ -381,11 +371,7 @@ def test_a_request_comes_after_what_was_sent_before_it() -> None:
 
 
 def test_settlements_travel_as_runs() -> None:
-    home, node = pair()
-    client = node.client()
-    fill(home, 500)
-    consume(node, client)
-    settle(node)
+    home, node, client = consuming(500)
     seen: list[Received] = client.frames()
     assert seen
     ack(client, 500, True)
@@ -397,11 +383,7 @@ def test_settlements_travel_as_runs() -> None:
 
 
 def test_settlements_and_publishes_keep_their_order() -> None:
-    home, node = pair()
-    client = node.client()
-    fill(home, 4)
-    consume(node, client)
-    settle(node)
+    _home, node, client = consuming(4)
     client.frames()
     one = publish(1, "", "q1", b"new")
     client.send(b"".join((ack_frame(1), ack_frame(2), one, ack_frame(3), one, one, ack_frame(4))))
@@ -416,12 +398,8 @@ def ack_frame(tag: int) -> bytes:
 
 
 def test_a_delivery_does_not_overtake_what_is_parked() -> None:
-    home, node = pair()
-    client = node.client()
-    consume(node, client)
-    settle(node)
-    client.frames()
-    client.peer.outlet.writable = False
+    home, node, client = consuming()
+    stop_reading(client)
     fill(home, 2)
     settle(node)
     client.peer.outlet.writable = True
@@ -450,10 +428,7 @@ def test_the_home_forgets_queues_that_nobody_uses_over_a_link() -> None:
 
 
 def test_a_queue_that_goes_away_takes_its_consumers_off() -> None:
-    home, node = pair()
-    client = node.client()
-    consume(node, client)
-    settle(node)
+    home, node, client = consuming()
     (consumer,) = home.ends[0].all_consumers()
     consumer.detach()
     assert home.queues[1].consumers == []
@@ -488,10 +463,7 @@ def test_a_pause_gives_back_what_no_client_has_seen() -> None:
 
 
 def test_what_is_on_its_way_when_the_home_does_not_know_of_the_pause() -> None:
-    home, node = pair()
-    client = node.client()
-    consume(node, client)
-    settle(node)
+    home, node, client = consuming()
     node.queues[0].set_paused(True)
     fill(home, 3000)
     settle(node)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pair import Client, make_engine
+from turns import end_turn
 
 from warren.engine.effects import Effects
 from warren.engine.engine import Engine
@@ -218,16 +219,7 @@ class GatewayNode:
         return client
 
     def end_turn(self) -> None:
-        while self.engine.resuming:
-            actions = list(self.engine.resuming)
-            self.engine.resuming.clear()
-            for action in actions:
-                action()
-            for client in self.clients:
-                client.send(b"")
-        if self.engine.effects.pending:
-            self.engine.run_effects()
-        self.engine.turn.end()
+        end_turn(self.engine, self.clients)
 
     def get(self, number: int, no_ack: bool = False) -> tuple[Message, int, bool] | None:
         """basic.get as an engine does it: (message, what it is settled by, redelivered)."""

@@ -123,6 +123,12 @@ class Browser:
     def fill(self, selector: str, value: str) -> None:
         self.do("fill", selector=selector, value=value)
 
+    def confirm(self, typed: str | None = None) -> None:
+        """Go on with what a dialog warns of; where it asks for that, with the words typed."""
+        if typed is not None:
+            self.fill("dialog input", typed)
+        self.click("dialog button.danger")
+
     def press(self, key: str) -> None:
         self.do("press", key=key)
 

@@ -130,8 +130,7 @@ def test_a_piece_is_thrown_away_by_its_name_only(
     browser.click("button:has-text('Throw away')")
     browser.wait("dialog >> text=the only copy there is")
     assert browser.do("disabled", selector="dialog button.danger")
-    browser.fill("dialog input", "queue-2-2.messages")
-    browser.click("dialog button.danger")
+    browser.confirm("queue-2-2.messages")
     browser.wait("h1:has-text('Salvage')")
     assert folder.find("queue-2-2.messages") is None
     browser.wait_gone("main >> text=3 messages of gone")

@@ -118,8 +118,7 @@ def test_strange_names(browser: Browser, cluster: Cluster) -> None:
         browser.go(f"queues/%2F/{quote(NAMES['quotes'], safe='')}")
         browser.click("button:has-text('Delete')")
         assert "'it'\\''s \"quoted\" `so`'" in browser.text("dialog .command")
-        browser.fill("dialog input", NAMES["quotes"])
-        browser.click("dialog button.danger")
+        browser.confirm(NAMES["quotes"])
         browser.wait("h1:has-text('Queues')")
         assert browser.troubles() == []
     finally:

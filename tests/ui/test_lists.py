@@ -82,8 +82,7 @@ def test_several_queues_are_purged_at_once(browser: Browser, api: Api) -> None:
     browser.wait("dialog >> text=4 waiting messages will be dropped for good")
     browser.wait("dialog >> text=warrenctl purge_queue -p / purged.3")
     assert browser.do("disabled", selector="dialog button.danger")
-    browser.fill("dialog input", "purge 2")
-    browser.click("dialog button.danger")
+    browser.confirm("purge 2")
     browser.wait("text=2 queues purged")
     left = [api.call("GET", f"queues/%2F/purged.{number}")["messages"] for number in range(4)]
     assert left == [0, 0, 2, 0]
@@ -108,7 +107,7 @@ def test_several_connections_are_closed_at_once(
         browser.click(f"tr:has-text('to be closed {node}') input[type=checkbox]")
     browser.click(".bulk button:has-text('Close')")
     browser.wait("dialog >> text=sent away")
-    browser.click("dialog button.danger")
+    browser.confirm()
     browser.wait("text=2 connections closed")
     browser.wait_gone("main >> text=to be closed 1")
     for client in clients[:2]:

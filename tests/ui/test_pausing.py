@@ -68,8 +68,7 @@ def test_what_fails_in_the_middle_is_told(browser: Browser, api: Api) -> None:
     browser.click("input[aria-label='Mark all on this page']")
     api.call("DELETE", "queues/%2F/middle.1")
     browser.click(".bulk button:has-text('Delete')")
-    browser.fill("dialog input", "delete 3")
-    browser.click("dialog button.danger")
+    browser.confirm("delete 3")
     browser.wait("dialog >> text=2 of 3 queues deleted, 1 not.")
     browser.wait("dialog >> text=no queue 'middle.1' in vhost '/'")
     assert browser.amount("dialog .outcomes li.good") == 2
@@ -110,8 +109,7 @@ def test_a_shovel_from_its_beginning_to_its_end(browser: Browser, api: Api) -> N
     browser.wait("tr:has-text('mover') .badge:has-text('running')")
     browser.click("tr:has-text('mover') button:has-text('Delete')")
     assert browser.do("disabled", selector="dialog button.danger")
-    browser.fill("dialog input", "mover")
-    browser.click("dialog button.danger")
+    browser.confirm("mover")
     browser.wait_gone("tr:has-text('mover')")
     for name in ("shovel.from", "shovel.to"):
         api.call("DELETE", f"queues/%2F/{name}")

@@ -98,8 +98,7 @@ def test_purging_says_what_it_will_do_and_wants_the_name(browser: Browser, api: 
     browser.click("button:has-text('Purge')")
     browser.wait("dialog >> text=3 waiting messages will be dropped for good")
     assert browser.do("disabled", selector="dialog button.danger")
-    browser.fill("dialog input", "to.purge")
-    browser.click("dialog button.danger")
+    browser.confirm("to.purge")
     browser.wait("text=1 queue purged")
     assert api.call("GET", "queues/%2F/to.purge")["messages"] == 0
 
@@ -111,7 +110,6 @@ def test_several_queues_are_deleted_at_once(browser: Browser, api: Api) -> None:
     browser.until(lambda: browser.amount("tbody tr") == 3, "three rows")
     browser.click("input[aria-label='Mark all on this page']")
     browser.click(".bulk button:has-text('Delete')")
-    browser.fill("dialog input", "delete 3")
-    browser.click("dialog button.danger")
+    browser.confirm("delete 3")
     browser.wait("text=Nothing matches the filter")
     assert not [row for row in api.call("GET", "queues") if row["name"].startswith("bulk.")]

@@ -54,7 +54,7 @@ def test_a_copy_to_a_mirror_moves_can_be_stopped_and_is_in_the_timeline(
     browser.until(lambda: progress(browser) > before, "the copy goes on")
     browser.click("button:has-text('Cancel synchronisation')")
     browser.wait("dialog >> text=What was copied so far stays")
-    browser.click("dialog button.danger")
+    browser.confirm()
     browser.until(lambda: browser.amount(".sync [role=progressbar]") == 0, "the copy has stopped")
     browser.wait(".ring .spot.behind")
     browser.click("button:has-text('Synchronise')")

@@ -22,8 +22,7 @@ def test_a_node_of_a_try_out_is_killed_from_the_page(browser: Browser, cluster: 
     browser.wait("dialog >> text=warren cluster start node3")
     browser.wait("dialog >> text=warren cluster kill node3")
     assert browser.do("disabled", selector="dialog button.danger")
-    browser.fill("dialog input", "node3")
-    browser.click("dialog button.danger")
+    browser.confirm("node3")
     try:
         browser.wait(".events >> text=node3@localhost is down")
         browser.wait(".tile.down >> text=node3")

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 
 from warren.auth.password import DEFAULT_ALGORITHM, verify_password
 
-#: Tags the broker itself gives a meaning; others are kept for whoever reads them.
-KNOWN_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
-
 
 class OperatorName(str):
     """The name of whoever acts on the node's own machine with all rights.

@@ -25,7 +25,6 @@ from warren.client.frames import (
 )
 from warren.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER
 from warren.wire.methods import decode_method
-from warren.wire.properties import encode_properties
 
 CHANNEL = 1
 CONNECT_S = 15.0
@@ -292,11 +291,6 @@ class ClientConnection(asyncio.Protocol):
     def resume_reading(self) -> None:
         if self._transport is not None and not self.ended.done():
             self._transport.resume_reading()
-
-    def publish_plain(self, exchange: str, key: str, body: bytes) -> None:
-        """Send a persistent message without further properties."""
-        header = encode_properties({"delivery_mode": 2}, len(body))
-        self.publish(exchange, key, header, body)
 
     def ack(self, tag: int, multiple: bool = False) -> None:
         self.write(method_frame(CHANNEL, "basic.ack", tag, multiple))

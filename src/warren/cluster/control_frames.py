@@ -20,8 +20,6 @@ APPLIED = 18
 JOIN = 19
 JOIN_REFUSED = 20
 STOPPED = 21
-FIRST_KIND = 16
-LAST_KIND = 23
 
 VERSION = 1
 #: No frame between nodes is longer than this and a little, so neither is a command in one.

@@ -176,6 +176,14 @@ def _clear_limits(run: Run, place: str) -> None:
             run.client.want("DELETE", f"{place}/{q(name)}")
 
 
+def _list_limits(run: Run, whose: str) -> None:
+    rows = [
+        {whose: row[whose], "limits": _compact(row["value"])}
+        for row in run.client.get(f"/{whose}-limits")
+    ]
+    run.table(rows, (whose, "limits"))
+
+
 def set_vhost_limits(run: Run) -> None:
     run.banner(f'Setting vhost limits to "{run.word(0)}" for vhost "{run.vhost}" ...')
     _set_limits(run, f"/vhost-limits/{run.vhost_path}", json_value(run.word(0)))
@@ -188,11 +196,7 @@ def clear_vhost_limits(run: Run) -> None:
 
 def list_vhost_limits(run: Run) -> None:
     run.banner("Listing limits for all vhosts ...")
-    rows = [
-        {"vhost": row["vhost"], "limits": _compact(row["value"])}
-        for row in run.client.get("/vhost-limits")
-    ]
-    run.table(rows, ("vhost", "limits"))
+    _list_limits(run, "vhost")
 
 
 def set_user_limits(run: Run) -> None:
@@ -209,11 +213,7 @@ def clear_user_limits(run: Run) -> None:
 
 def list_user_limits(run: Run) -> None:
     run.banner("Listing limits for all users ...")
-    rows = [
-        {"user": row["user"], "limits": _compact(row["value"])}
-        for row in run.client.get("/user-limits")
-    ]
-    run.table(rows, ("user", "limits"))
+    _list_limits(run, "user")
 
 
 def _compact(value: object) -> str:

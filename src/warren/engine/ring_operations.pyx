@@ -197,19 +197,3 @@ def split_batch(bytes data not None, size_t skip, size_t bytes_max):
         at += OP_HEAD_BYTES + length
         count += 1
     return start, at, count
-
-
-def count_operations(bytes data not None):
-    """How many operations a batch has; ValueError when they do not fill it exactly."""
-    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
-    cdef size_t at = 0, n = PyBytes_GET_SIZE(data), count = 0
-    cdef uint32_t length
-    while at < n:
-        if n - at < OP_HEAD_BYTES:
-            raise ValueError("an operation is cut short")
-        memcpy(&length, p + at + 1, 4)
-        if n - at - OP_HEAD_BYTES < length:
-            raise ValueError("an operation is longer than its batch")
-        at += OP_HEAD_BYTES + length
-        count += 1
-    return count

@@ -48,20 +48,6 @@ class ConnectionError_(AmqpError):
     """Closes the connection."""
 
 
-class ContentTooLarge(ChannelError):
-    """The message is larger than the broker takes."""
-
-    reply_code = 311
-    name = "CONTENT_TOO_LARGE"
-
-
-class NoConsumers(ChannelError):
-    """Kept for completeness: `immediate` publishing is not implemented."""
-
-    reply_code = 313
-    name = "NO_CONSUMERS"
-
-
 class AccessRefused(ChannelError):
     """The user lacks the permission, or the name is reserved."""
 

@@ -96,15 +96,20 @@ class Staging:
         done = [one for one in self.files() if one[1] <= end]
         if not done:
             return
-        part = self.path / "trimmed.part"
-        with part.open("w") as file:
-            json.dump({"end": done[-1][1]}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(self.path / "trimmed.json")
-        self.sync_names()
+        self.note("trimmed", {"end": done[-1][1]})
         for _, _, path in done:
             path.unlink()
+
+    def note(self, name: str, value: Offset) -> None:
+        """On the disk as `NAME.json` when it returns, whole."""
+        path = self.path / f"{name}.json"
+        part = path.with_suffix(".part")
+        with part.open("w") as file:
+            json.dump(value, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+        self.sync_names()
 
     def sync_names(self) -> None:
         """What was renamed has its name after a crash, too."""
@@ -115,8 +120,8 @@ class Staging:
             os.close(directory)
 
 
-class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See the module's text."""
+class OneQueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What the two readers of this option share: one queue, and a directory for what it needs."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -128,8 +133,6 @@ class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.path = Path(options.text("stagingDir"))
         self.rows = options.number("maxOffsetsPerTrigger", ROWS_MAX, 1)
         self._staging: Staging | None = None
-        self._left: int | None = None
-        self._is_checked = False
 
     @property
     def staging(self) -> Staging:
@@ -140,18 +143,31 @@ class CompatStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_staging": None}
 
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self.rows)
+
+    def rows_of(self, limit: ReadLimit) -> int:
+        """How many rows a batch may have."""
+        return limit.max_rows if isinstance(limit, ReadMaxRows) else self.rows
+
+
+class CompatStreamReader(OneQueueReader):
+    """See the module's text."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._left: int | None = None
+        self._is_checked = False
+
     def initialOffset(self) -> Offset:  # noqa: N802
         # Nothing is trimmed before the first batch is committed: it is the same after a crash.
         return {"seq": self.staging.first}
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxRows(self.rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._left = self._count()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.rows
+        rows = self.rows_of(limit)
         if self.staging.end <= start["seq"] and self._left != 0:
             got = self._receive(rows if self._left is None else min(rows, self._left))
             if self._left is not None:

@@ -11,19 +11,17 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
 
 from warren.spark.amqp_rows import STREAM_OFFSET, batch_of, connect, refused, row_of
-from warren.spark.compat import ROWS_MAX, Staging
-from warren.spark.errors import OptionError, Unreachable, WarrenError, loss
+from warren.spark.compat import Offset, OneQueueReader
+from warren.spark.errors import Unreachable, WarrenError, loss
 from warren.spark.options import EARLIEST, LATEST, Options
 from warren.spark.ranges import Range, cut
 
@@ -36,7 +34,6 @@ PATIENCE_S = 60.0
 TAIL_S = 2.0
 PREFETCH, ACK_EVERY = 2_000, 500
 BATCH_ROWS = 5_000
-Offset = dict[str, Any]
 
 
 class Stream:
@@ -91,40 +88,23 @@ class Stream:
             raise
 
 
-class StreamQueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamQueueReader(OneQueueReader):
     """See the module's text."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
-        names = options.queues
-        if len(names) != 1:
-            raise OptionError("with option 'compat' the option 'queues' names one queue")
-        self.queue = names[0]
-        options.text("amqpUrl")
-        self.path = Path(options.text("stagingDir"))
-        self.rows = options.number("maxOffsetsPerTrigger", ROWS_MAX, 1)
+        super().__init__(options)
         self.fail_on_loss = options.flag("failOnDataLoss", True)
-        self._staging: Staging | None = None
         self._cap: int | None = None
         self._end = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_staging": None}
 
     # -- where it begins and ends ------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        if self._staging is None:
-            self._staging = Staging(self.path)
-        path = self.path / f"start-{self.queue.encode().hex()}.json"
+        staging = self.staging
+        name = f"start-{self.queue.encode().hex()}"
+        path = self.path / f"{name}.json"
         if not path.exists():
-            part = path.with_suffix(".part")
-            with part.open("w") as file:
-                json.dump({"seq": self._resolved()}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            part.rename(path)
-            self._staging.sync_names()
+            staging.note(name, {"seq": self._resolved()})
         return {"seq": int(json.loads(path.read_text())["seq"])}
 
     def _resolved(self) -> int:
@@ -158,14 +138,11 @@ class StreamQueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- offsets -----------------------------------------------------------------------------------
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxRows(self.rows)
-
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._cap = self._last_end()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.rows
+        rows = self.rows_of(limit)
         begin = int(start["seq"])
         end = self._cap
         if end is None:

@@ -198,11 +198,6 @@ cdef class EventBuffer:
             self.awaited_over += 1
             self.note(oldest.queue, oldest.epoch, EVENT_CONFIRM, 0, oldest.first, oldest.count, 0)
 
-    @property
-    def unlogged(self):
-        """Runs of messages that wait for the log."""
-        return self.awaited_count
-
     def record(self, uint32_t queue, uint64_t epoch, int event, uint64_t slot=0, uint64_t count=1,
                uint64_t size=0, bint in_sync=False):
         """Note an event from Python: what does not happen often."""

@@ -4,10 +4,11 @@ import { useState } from "preact/hooks";
 import { act, curlOf, quote } from "../api";
 import { plural, rate, shellCommands } from "../format";
 import { useLive } from "../live";
+import { AddForm, YesOrNo } from "../parts/adding";
 import { Chart } from "../parts/chart";
-import { ask, attempt } from "../parts/dialog";
-import { Choice, Drawer, DrawerButton, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Arguments, Badge, Empty, Facts, Loaded, Name, PageHead, Panel, Rate, Same } from "../parts/small";
+import { ask } from "../parts/dialog";
+import { Choice, Drawer, DrawerButton, Field } from "../parts/forms";
+import { Arguments, Badge, Empty, Facts, InVhost, Loaded, Name, PageHead, Panel, Rate } from "../parts/small";
 import { List, Plain } from "../parts/table";
 import { go, href, place } from "../router";
 import { rateLines, spanQuery } from "../samples";
@@ -86,7 +87,7 @@ export function ExchangesPage(): JSX.Element {
               show: (row) => (
                 <>
                   <a href={href(["exchanges", row.vhost, pathName(row.name)])}><Name text={row.name || "(default exchange)"} /></a>
-                  {!vhost.value && row.vhost !== "/" && <div class="dim small">in {row.vhost}</div>}
+                  <InVhost name={row.vhost} />
                 </>
               ),
             },
@@ -116,44 +117,15 @@ export function ExchangesPage(): JSX.Element {
 }
 
 function AddExchange(): JSX.Element {
-  const [where, setWhere] = useState(vhost.value || "/");
-  const [name, setName] = useState("");
   const [type, setType] = useState("direct");
-  const [durable, setDurable] = useState("yes");
-  const [pairs, setPairs] = useState<Pair[]>([]);
-  const path = `exchanges/${quote(where, name || "NAME")}`;
-  const body = { type, durable: durable === "yes", auto_delete: false, internal: false, arguments: tableOf(pairs) };
-  async function add(event: Event): Promise<void> {
-    event.preventDefault();
-    if (await attempt(() => act("PUT", path, body), `Exchange ${name} is there`)) setName("");
-  }
+  const [durable, setDurable] = useState(true);
   return (
-    <form class="form" onSubmit={(event) => void add(event)}>
-      <Field label="Virtual host">
-        <VhostChoice value={where} onChange={setWhere} />
-      </Field>
-      <Field label="Name">
-        <Text value={name} onChange={setName} required />
-      </Field>
+    <AddForm noun="Exchange" settings={{ type, durable, auto_delete: false, internal: false }} known={["alternate-exchange", "x-delayed-type", "hash-header"]}>
       <Field label="Type">
         <Choice value={type} onChange={setType} options={TYPES.map((each) => [each, each])} />
       </Field>
-      <Field label="Durable">
-        <Choice
-          value={durable}
-          onChange={setDurable}
-          options={[
-            ["yes", "yes"],
-            ["no", "no"],
-          ]}
-        />
-      </Field>
-      <Pairs label="Arguments" pairs={pairs} onChange={setPairs} known={["alternate-exchange", "x-delayed-type", "hash-header"]} />
-      <button type="submit" class="primary">
-        Add exchange
-      </button>
-      <Same text={curlOf("PUT", path, body)} />
-    </form>
+      <YesOrNo label="Durable" value={durable} onChange={setDurable} />
+    </AddForm>
   );
 }
 

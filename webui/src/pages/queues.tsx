@@ -1,15 +1,16 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { act, curlOf, may, quote } from "../api";
+import { may } from "../api";
 import { askHarmless, commands, onQueues, type Outcome, told } from "../bulk";
 import { age, bytes, clock, count, plural, short, shortNode } from "../format";
-import { ask, attempt } from "../parts/dialog";
-import { Choice, Drawer, DrawerButton, Field, type Pair, Pairs, tableOf, Text, VhostChoice } from "../parts/forms";
-import { Badge, Empty, Name, PageHead, Panel, Rate, Same, stateTone } from "../parts/small";
+import { AddForm, YesOrNo } from "../parts/adding";
+import { ask } from "../parts/dialog";
+import { Drawer, DrawerButton } from "../parts/forms";
+import { Badge, Empty, InVhost, Name, PageHead, Panel, Rate, stateTone } from "../parts/small";
 import { List } from "../parts/table";
 import { href } from "../router";
-import { vhost, within } from "../state";
+import { within } from "../state";
 import type { Queue } from "../types";
 import { rateOf } from "./channels";
 
@@ -212,7 +213,7 @@ export function QueuesPage(): JSX.Element {
                   <a href={href(["queues", row.vhost, row.name])}>
                     <Name text={row.name} />
                   </a>
-                  {!vhost.value && row.vhost !== "/" && <div class="dim small">in {row.vhost}</div>}
+                  <InVhost name={row.vhost} />
                 </>
               ),
             },
@@ -268,40 +269,12 @@ export function QueuesPage(): JSX.Element {
 }
 
 function AddQueue(): JSX.Element {
-  const [where, setWhere] = useState(vhost.value || "/");
-  const [name, setName] = useState("");
-  const [durable, setDurable] = useState("yes");
-  const [autoDelete, setAutoDelete] = useState("no");
-  const [pairs, setPairs] = useState<Pair[]>([]);
-  const path = `queues/${quote(where, name || "NAME")}`;
-  const body = { durable: durable === "yes", auto_delete: autoDelete === "yes", arguments: tableOf(pairs) };
-  async function add(event: Event): Promise<void> {
-    event.preventDefault();
-    if (await attempt(() => act("PUT", path, body), `Queue ${name} is there`)) setName("");
-  }
-  const yesNo: [string, string][] = [
-    ["yes", "yes"],
-    ["no", "no"],
-  ];
+  const [durable, setDurable] = useState(true);
+  const [autoDelete, setAutoDelete] = useState(false);
   return (
-    <form class="form" onSubmit={(event) => void add(event)}>
-      <Field label="Virtual host">
-        <VhostChoice value={where} onChange={setWhere} />
-      </Field>
-      <Field label="Name">
-        <Text value={name} onChange={setName} required />
-      </Field>
-      <Field label="Durable" hint="Survives a restart">
-        <Choice value={durable} onChange={setDurable} options={yesNo} />
-      </Field>
-      <Field label="Auto-delete" hint="Goes when its last consumer leaves">
-        <Choice value={autoDelete} onChange={setAutoDelete} options={yesNo} />
-      </Field>
-      <Pairs label="Arguments" pairs={pairs} onChange={setPairs} known={QUEUE_ARGUMENTS} />
-      <button type="submit" class="primary">
-        Add queue
-      </button>
-      <Same text={curlOf("PUT", path, body)} />
-    </form>
+    <AddForm noun="Queue" settings={{ durable, auto_delete: autoDelete }} known={QUEUE_ARGUMENTS}>
+      <YesOrNo label="Durable" hint="Survives a restart" value={durable} onChange={setDurable} />
+      <YesOrNo label="Auto-delete" hint="Goes when its last consumer leaves" value={autoDelete} onChange={setAutoDelete} />
+    </AddForm>
   );
 }

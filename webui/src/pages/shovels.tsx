@@ -5,7 +5,7 @@ import { act, may, quote } from "../api";
 import { count, plural, rate, shellWord, shortNode } from "../format";
 import { ask, attempt } from "../parts/dialog";
 import { Choice, Drawer, DrawerButton, Field, Text, VhostChoice } from "../parts/forms";
-import { Badge, Empty, Name, PageHead, Panel, Same, Time } from "../parts/small";
+import { Badge, Empty, InVhost, Name, PageHead, Panel, Same, Time } from "../parts/small";
 import { List } from "../parts/table";
 import { definitionOf, endOf, NEW_SHOVEL, type Shovel, type ShovelForm, toneOf } from "../shovels";
 import { vhost, within } from "../state";
@@ -122,7 +122,7 @@ export function ShovelsPage(): JSX.Element {
               show: (row) => (
                 <>
                   <Name text={row.name} />
-                  {!vhost.value && row.vhost !== "/" && <div class="dim small">in {row.vhost}</div>}
+                  <InVhost name={row.vhost} />
                 </>
               ),
             },

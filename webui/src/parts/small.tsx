@@ -8,6 +8,7 @@ import { copyText } from "../copy";
 import { ago, clock, percent, rate } from "../format";
 import { failureWords } from "../failures";
 import type { Live } from "../live";
+import { vhost } from "../state";
 
 export function Panel(props: {
   title?: ComponentChildren;
@@ -201,6 +202,11 @@ const LONG_NAME = 80;
 /** A name that is broken where it has its parts, if it has to be. */
 export function Name({ text }: { text: string }): JSX.Element {
   return <bdi class={text.length > LONG_NAME ? "clamp" : undefined} title={text.length > LONG_NAME ? text : undefined}>{text.split(/(?<=[./:_-])/).map((part, i) => (i === 0 ? part : [<wbr />, part]))}</bdi>;
+}
+
+/** Below a name in a list: its virtual host, where that is not the one to expect. */
+export function InVhost({ name }: { name: string }): JSX.Element | null {
+  return !vhost.value && name !== "/" ? <div class="dim small">in {name}</div> : null;
 }
 
 /** A table of arguments, or that there are none. */

@@ -14,7 +14,8 @@ from warren.spark.pipelines.problems import explained
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FAILED, WRONG = 1, 2
+#: The exit code; argparse ends with 2 what was asked for wrongly.
+FAILED = 1
 #: Of a line of help.
 WIDTH = 88
 _NAMES = {
@@ -90,7 +91,7 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
     _add_limit_ms(lag, "exit with 1 if a mirror in sync was further behind than this")
     lag.add_argument("--archive", metavar="DIR", help="count the routing keys of this archive too")
     _add_where(lag)
-    lag.add_argument("--show", type=int, default=20, metavar="N", help="queues and keys printed")
+    _add_show(lag, "queues and keys")
     return parser
 
 
@@ -179,6 +180,20 @@ def _add_out(parser: argparse.ArgumentParser, said: str = "write the tables here
     parser.add_argument("--out", metavar="DIR", help=said)
 
 
+def _add_show(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--show", type=int, default=20, metavar="N", help=f"{what} printed")
+
+
+def _add_batch_rows(parser: argparse.ArgumentParser, rows: int, done: str) -> None:
+    parser.add_argument(
+        "--batch-rows",
+        type=int,
+        default=rows,
+        metavar="N",
+        help=f"messages that are {done} at a time (default: {rows})",
+    )
+
+
 def _add_limit_ms(parser: argparse.ArgumentParser, said: str) -> None:
     parser.add_argument("--fail-over-ms", type=int, metavar="MS", help=said)
 
@@ -217,13 +232,7 @@ def _add_stream(parser: argparse.ArgumentParser, cursor: str) -> None:
     parser.add_argument(
         "--starting-offsets", default="earliest", help="earliest, latest or JSON (first run only)"
     )
-    parser.add_argument(
-        "--batch-rows",
-        type=int,
-        default=250_000,
-        metavar="N",
-        help="messages that are written at a time (default: 250000)",
-    )
+    _add_batch_rows(parser, 250_000, "written")
     parser.add_argument("--follow", action="store_true", help="go on until interrupted")
     parser.add_argument(
         "--interval", type=int, default=5, metavar="S", help="between batches (default: 5)"
@@ -269,7 +278,7 @@ def _add_dead_letters(names: argparse._SubParsersAction) -> None:  # type: ignor
         metavar="NAME",
         help="a header in which your consumers say what went wrong (may be given again)",
     )
-    parser.add_argument("--show", type=int, default=20, metavar="N", help="causes printed")
+    _add_show(parser, "causes")
     _add_out(parser)
     parser.add_argument(
         "--republish", metavar="CAUSES", help="send these back, by the first column; with commas"
@@ -313,13 +322,7 @@ def _add_replay(names: argparse._SubParsersAction) -> None:  # type: ignore[type
     )
     parser.add_argument("--routing-key", help="with --exchange: instead of each message's own")
     parser.add_argument("--rate", type=int, metavar="N", help="messages a second at most")
-    parser.add_argument(
-        "--batch-rows",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="messages that are published at a time (default: 10000)",
-    )
+    _add_batch_rows(parser, 10_000, "published")
     parser.add_argument(
         "--on-unroutable",
         choices=("fail", "drop"),
