@@ -161,9 +161,14 @@ $(VENV)/.installed: requirements/dev.txt
 	@$(BIN)/pip install -q --disable-pip-version-check -r requirements/dev.txt
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.installed $(SOURCES)
+$(VENV)/.editable: $(VENV)/.installed setup.py pyproject.toml
 	@echo "compiling ..."
 	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+# pip compiles everything each time, this only what has changed.
+$(VENV)/.built: $(VENV)/.editable $(SOURCES)
+	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
 $(VENV)/.node: $(VENV)/.installed
