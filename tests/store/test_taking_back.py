@@ -157,7 +157,9 @@ def promoted_view() -> bytes:
 
 
 def flagged_below(replica: Replica) -> int:
-    return int(replica.queue.watermarks()[0][3])
+    (level,) = replica.queue.watermarks()
+    assert level is not None
+    return level[3]
 
 
 def test_a_list_of_deliveries_that_was_cut_off_is_forgotten(replica: Replica) -> None:
