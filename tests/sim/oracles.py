@@ -39,8 +39,8 @@ class Oracles:
         self._entries: dict[tuple[int, int], tuple[int, Entry]] = {}
         #: index -> entry
         self.committed: dict[int, Entry] = {}
-        #: index -> the term of the leader that committed it
-        self._committed_in: dict[int, int] = {}
+        #: index -> the term in which it was
+        self.committed_in: dict[int, int] = {}
         self.commit_max = 0
         #: What happened how often: a schedule in which nothing happens proves nothing.
         self.counts: Counter[str] = Counter()
@@ -108,14 +108,16 @@ class Oracles:
                     self.fail(f"{node.name}: entry {index} changes more than one voter")
 
     def _saw_leader(self, node: SimNode, term: int) -> None:
-        """Election safety and leader completeness."""
+        """Election safety and leader completeness.
+
+        Votes that were on their way for long make a leader of a term that is over: it may lack what
+        was committed in later ones since, and commits nothing (`rings:11000286`).
+        """
         other = self.leaders.setdefault(term, node.name)
         if other != node.name:
             self.fail(f"{other} and {node.name} both lead in term {term}")
         for index in range(max(1, self.commit_max - 20), self.commit_max + 1):
-            # A vote may come so late that a later term has a leader already. Who is elected by it
-            # never had to have what that one commits, and is told so by whoever hears of it.
-            if self._committed_in[index] < term:
+            if self.committed_in[index] <= term:
                 self._has_committed(node, index)
 
     def _has_committed(self, node: SimNode, index: int) -> None:
@@ -158,7 +160,7 @@ class Oracles:
             if index not in self.committed and entry.kind is EntryKind.MEMBERSHIP:
                 self._count_change(node, index)
             known = self.committed.setdefault(index, entry)
-            self._committed_in.setdefault(index, raft.term)
+            self.committed_in.setdefault(index, raft.term)
             if known != entry:
                 self.fail(f"{node.name} commits another entry {index}")
         if raft.commit_index > self.commit_max:

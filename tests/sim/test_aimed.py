@@ -34,6 +34,11 @@ def test_a_message_that_the_master_cannot_read() -> None:
     run_aimed(51000071)
 
 
+def test_a_handover_that_a_master_who_was_cut_off_could_tell_nobody_of() -> None:
+    """It believed afterwards to know what the new master had to flag, and did not flag it."""
+    run_aimed(11000141)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(CHUNK, 20, CHUNK))

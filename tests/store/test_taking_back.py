@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,16 @@ from store_node import Node, Plan
 from warren.engine.mirror_log import MirrorLog
 from warren.model.ports import TurnClock
 from warren.queue.queue import Queue
+from warren.replication.lineage import Lineage
 from warren.replication.types import Batch
 from warren.store.faulty_disk import FaultyDisk
 from warren.wire.content import make_message
 
 #: Slots of a chunk of a queue.
 CHUNK = 128
+#: As in `ring_operations.pxd`.
+OP_VIEW = 16
+VIEW_PROMOTED = 1
 NOW_MS = 1_000
 
 
@@ -137,3 +142,63 @@ def test_masters_that_change_often_lose_nothing(replica: Replica, seed: int) -> 
             replica.change_masters()
             assert replica.bodies == expected
             replica.queue.check()
+
+
+def follow(log: MirrorLog, *operations: bytes) -> None:
+    """What another master has appended, and committed."""
+    first = log.last_index + 1
+    last = log.last_index + len(operations)
+    log.append(Batch(first, last, 2, b"".join(operations)))
+    log.apply_to(last)
+
+
+def promoted_view() -> bytes:
+    return struct.pack("<BIQB", OP_VIEW, 9, 2, VIEW_PROMOTED)
+
+
+def flagged_below(replica: Replica) -> int:
+    (level,) = replica.queue.watermarks()
+    assert level is not None
+    return level[3]
+
+
+def test_a_list_of_deliveries_that_was_cut_off_is_forgotten(replica: Replica) -> None:
+    """Its master wanted to hand over, and could tell nobody: who was promoted flags all."""
+    replica.publish(names_of(0, 3))
+    replica.commit()
+    replica.settle(1)
+    replica.commit()
+    committed = replica.log.last_index
+    replica.log.pause()
+    replica.log.flush()
+    replica.log.stand_down()
+    replica.log.truncate(committed)
+    follow(replica.log, promoted_view())
+    assert flagged_below(replica) == 3
+
+
+def test_a_list_of_deliveries_that_all_have_says_what_is_flagged(replica: Replica) -> None:
+    replica.publish(names_of(0, 3))
+    replica.commit()
+    replica.settle(1)
+    replica.commit()
+    replica.log.pause()
+    replica.log.flush()
+    replica.commit()
+    replica.log.stand_down()
+    follow(replica.log, promoted_view())
+    assert flagged_below(replica) == 0
+
+
+def test_a_copy_that_begins_anew_knows_no_list_of_deliveries(replica: Replica) -> None:
+    replica.publish(names_of(0, 3))
+    replica.commit()
+    replica.settle(1)
+    replica.commit()
+    replica.log.pause()
+    replica.log.flush()
+    replica.commit()
+    replica.log.stand_down()
+    replica.log.reset(replica.log.last_index, Lineage(((2, 1),)), replica.log.image_head())
+    follow(replica.log, promoted_view())
+    assert flagged_below(replica) == 3

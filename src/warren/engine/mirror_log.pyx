@@ -437,6 +437,9 @@ cdef class MirrorLog(WholeBatches):
         if self.used_at > self.applied_index:
             self.used_at = 0
         for operation in pending:
+            if (<Operation>operation).kind == OP_OUT:
+                # It counts when all have it; it may as well be cut off.
+                self.known_out = None
             if (<Operation>operation).kind == OP_PUBLISH:
                 # The slot lets go of it, the operation holds it.
                 self.journal.retain_kept((<Operation>operation).place,

@@ -340,6 +340,7 @@ cdef class ReplicaLog(MirrorPort):
         self.queue.begin_anew(heads)
         self.queue.load_cursors(rest[0] if rest else b"")
         self.used_at = max(at, <uint64_t>1) if len(rest) > 1 and rest[1] else 0
+        self.known_out = None
         self.seen = dict(seen)
         self.refused = {gateway: deque(numbers, REFUSALS_MAX) for gateway, numbers in refused}
         self.lineage = lineage
