@@ -180,6 +180,21 @@ def test_a_node_with_empty_disks_is_in_sync_with_nothing() -> None:
     assert apply(metadata, 6, NodeDown("a", 1)) == Result(Answer.CONFLICT, 2)
 
 
+def test_a_node_whose_log_was_cut_is_in_sync_where_nobody_else_is() -> None:
+    """Nobody knows whether the disk spoiled what was confirmed: the others know better."""
+    metadata = three_nodes()
+    apply(metadata, 5, Register("a", 2, False, behind=True))
+    view = metadata.view("q")
+    assert view is not None
+    assert (view.in_sync, view.learners) == (("b", "c"), ("a",))
+    for index, name in enumerate("bc"):
+        apply(metadata, 6 + index, Register(name, 2, False, behind=True))
+    view = metadata.view("q")
+    assert view is not None
+    # What it has is a beginning of what there was: no line of its own.
+    assert (view.master, view.in_sync, view.unclean) == ("c", ("c",), 0)
+
+
 def test_a_damaged_copy_that_is_the_only_one_begins_a_line_of_its_own() -> None:
     """A learner shares its log and may have what it lost: nobody goes on from an epoch before."""
     metadata = three_nodes()

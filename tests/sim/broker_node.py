@@ -230,6 +230,7 @@ class BrokerNode(MemberNode):
             joins=self.is_joining,
             definitions_applied=self.product.begin_mending(),
             fresh=self.product.rings.are_damaged,
+            behind=self.product.rings.are_cut,
             sessions_class=self.cluster.sessions_class,
         )
         self.raft = self.member.raft

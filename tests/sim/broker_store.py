@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.agreed import AgreedKeeper
+from warren.store.cut_mark import clear_mark
 from warren.store.faulty_disk import Faults, FaultyDisk, PowerCut
 from warren.store.records import Kind
 from warren.store.recovery import Recovery
@@ -46,6 +47,9 @@ class NodeStore:
         if recovery.damages:
             engine.mirrors.doubt()
             self.keeper.is_doubtful = True
+        if recovery.is_cut:
+            engine.mirrors.is_cut = True
+            engine.mirrors.on_registered = lambda: clear_mark(self.platter)
         self.journal.start(self.log)
         self.keeper.attach()
         self.upkeep = Upkeep(self.journal, self.platter, self.keeper.snapshot, plan.upkeep)

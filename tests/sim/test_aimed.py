@@ -39,6 +39,11 @@ def test_a_handover_that_a_master_who_was_cut_off_could_tell_nobody_of() -> None
     run_aimed(11000141)
 
 
+def test_a_spoiled_end_of_the_log_looks_like_an_append_that_was_not_finished() -> None:
+    """It was confirmed; who had it was down, and who had cut it off served alone."""
+    run_aimed(11000127)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(CHUNK, 20, CHUNK))

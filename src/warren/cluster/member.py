@@ -81,6 +81,7 @@ class Member:
         preferred: tuple[str, ...] = (),
         definitions_applied: int = 0,
         fresh: bool = False,
+        behind: bool = False,
         joins: bool = False,
         raft_class: type[Raft] = Raft,
         sessions_class: type[Sessions] = Sessions,
@@ -88,8 +89,8 @@ class Member:
         """`incarnation` is higher than in any earlier life of the node.
 
         `seeds` are asked to let this node in, if it is no member. Where nodes are `preferred`,
-        no others get a vote. The owner has the definitions
-        up to the entry `definitions_applied` already; `fresh`: it has no messages of earlier lives.
+        no others get a vote. The owner has the definitions up to the entry `definitions_applied`
+        already; `fresh`: it has no messages of earlier lives, `behind`: or maybe not the newest.
         `joins`: it is to be let in, and did not serve since it was first to be.
         """
         if not 0 < len(node) <= NODE_NAME_CHARACTERS_MAX:
@@ -111,12 +112,11 @@ class Member:
         self._founding_id = cluster_id
         self._preferred = frozenset(preferred)
         self._seeds = deque(name for name in seeds if name != node)
-        self._fresh = fresh
+        self._disks = fresh, behind
         self._joins = joins or not self.raft.log.last_index
         self._now_ms = now_ms
         self._leader: tuple[str | None, int] = (None, 0)
-        self._last_ticket = 0
-        self._register_ticket = 0
+        self._last_ticket = self._register_ticket = 0
         self._has_registered = False
         self._is_refused = False
         #: What others and this node itself have given the leader to propose.
@@ -458,7 +458,7 @@ class Member:
         """Say that a new life of this node has begun, once it is a member."""
         if not self._register_ticket and self.node in self.raft.membership.nodes:
             self._register_ticket = self._last_ticket = self._last_ticket + 1
-            register = Register(self.node, self.incarnation, self._fresh)
+            register = Register(self.node, self.incarnation, *self._disks)
             self._proposals.add_first(self._register_ticket, encode_command(register))
 
     def _bear_witness(self, leader: str) -> None:

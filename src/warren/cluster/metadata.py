@@ -215,7 +215,11 @@ class Metadata:
     # -- nodes
 
     def _register(self, command: commands.Register) -> Result:
-        """A node that restarts is the youngest replica of its queues; with empty disks, none."""
+        """A node that restarts is the youngest replica of its queues; with empty disks, none.
+
+        Nor does it stay one where the end of its log was cut off. That looks alike whether the
+        machine did not finish it or the disk spoiled what was confirmed; the others know.
+        """
         name = command.node
         known = self._nodes.get(name)
         if known is not None and command.incarnation <= known.incarnation:
@@ -226,7 +230,8 @@ class Metadata:
         def restarted(view: View) -> View:
             others = tuple(node for node in view.in_sync if node != name)
             # Who has a damaged copy, and the only one, still has more than anybody else.
-            keeps = name in view.in_sync and not (command.fresh and others)
+            may_lack = command.fresh or command.behind
+            keeps = name in view.in_sync and not (may_lack and others)
             in_sync = (*others, name) if keeps else others
             # Its master was restarted: one that went on is to be asked first.
             master = self._heir(in_sync) if view.master == name else view.master

@@ -62,11 +62,15 @@ class Delete(_Command, frozen=True, tag=2):
 
 
 class Register(_Command, frozen=True, tag=10):
-    """A node has started, with a number higher than ever before; `fresh`: with empty disks."""
+    """A node has started, with a number higher than ever before.
+
+    `fresh`: with empty disks, or damaged ones; `behind`: the end of its log could not be read.
+    """
 
     node: NodeName
     incarnation: Number
     fresh: bool
+    behind: bool = False
 
 
 class NodeDown(_Command, frozen=True, tag=11):

@@ -61,6 +61,9 @@ class Mirrors:
         self.on_returning: Callable[[str], None] | None = None
         #: Messages that could not be read here and came from another replica.
         self.mended = 0
+        #: The log's end was cut off at the start; whom to tell when the cluster knows.
+        self.is_cut = False
+        self.on_registered: Callable[[], None] | None = None
         self._own_gateway = 0
         self._is_started = False
 
@@ -134,6 +137,13 @@ class Mirrors:
         for mirror in self.by_number.values():
             mirror.log.is_broken = True
         self.forks.doubt()
+
+    def registered(self) -> None:
+        """The cluster knows of this life of the node, and how it came back."""
+        if self.is_cut:
+            self.is_cut = False
+            if self.on_registered is not None:
+                self.on_registered()
 
     # -- copies ------------------------------------------------------------------------------------
 

@@ -124,6 +124,8 @@ class AgreementConfig:
     data_dir: Path | None = None
     #: The node has no messages of earlier lives.
     fresh: bool = False
+    #: ... or it may lack the newest of them.
+    behind: bool = False
     #: Nodes that an operator has given up, when there is no majority without them.
     lost: tuple[str, ...] = ()
     settings: MemberSettings = field(default_factory=MemberSettings)
@@ -180,6 +182,7 @@ class Agreement:
             preferred=config.preferred,
             definitions_applied=definitions_applied,
             fresh=config.fresh,
+            behind=config.behind,
         )
         self._disk = RaftDisk(self._storage, self._saved, self._fail)
         self._errands: dict[int, Errand] = {}

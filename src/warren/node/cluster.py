@@ -130,6 +130,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
             definitions=b"" if self._keeper.is_empty else self._keeper.snapshot(),
             data_dir=self._node.data_dir,
             fresh=self.rings.are_damaged,
+            behind=self.rings.are_cut,
             lost=() if plan is None else plan.forget,
         )
         self.queue_views.learn()

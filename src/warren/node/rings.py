@@ -46,6 +46,11 @@ class Rings:
         """Whether a copy may lack something that it had."""
         return self.mirrors is not None and self.mirrors.is_damaged
 
+    @property
+    def are_cut(self) -> bool:
+        """Whether the log's end could not be read, so that it may have had more."""
+        return self.mirrors is not None and self.mirrors.is_cut
+
     def start(self, incarnation: int) -> None:
         """What was on the disk is here, and this is the node's present life."""
         if self.mirrors is not None:

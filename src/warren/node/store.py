@@ -21,6 +21,7 @@ from warren.engine.metadata import MetadataKeeper
 from warren.node.errors import StartError
 from warren.store.bad_sectors import read_around, read_pieces
 from warren.store.checkpoint import UnknownCheckpointError
+from warren.store.cut_mark import CUT_MARK, clear_mark
 from warren.store.files import RealFiles
 from warren.store.fork_files import ForkDirectory
 from warren.store.records import Kind, segment_name
@@ -98,6 +99,9 @@ class NodeStore:
             raise StartError(f"the log in {path} cannot be read: {error}") from error
         if recovery.damages and engine.mirrors is not None:
             engine.mirrors.doubt()
+        if recovery.is_cut and engine.mirrors is not None:
+            engine.mirrors.is_cut = True
+            engine.mirrors.on_registered = self._cut_is_told
         if recovery.damages and isinstance(self.keeper, AgreedKeeper):
             self.keeper.is_doubtful = True
         self.writer = writer
@@ -130,6 +134,18 @@ class NodeStore:
         except ValueError as error:
             for problem in str(error).splitlines():
                 self.log.error("the checkpoint: %s", problem)
+
+    def _cut_is_told(self) -> None:
+        try:
+            clear_mark(self.files)
+        except OSError as error:
+            self.log.warning(
+                "the mark %s in %s cannot be removed (%s): the next start will tell the cluster "
+                "once more that the log's end was cut off",
+                CUT_MARK,
+                self.files.directory,
+                error.strerror,
+            )
 
     def _report(self, recovery: Recovery) -> None:
         for note in recovery.notes:

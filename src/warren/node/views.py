@@ -91,6 +91,7 @@ class QueueViews:
                 look_again(queue)
         self._incarnations = {name: incarnation for name, (incarnation, _) in table.items()}
         if is_registered and self._engine.mirrors is not None:
+            self._engine.mirrors.registered()
             self._drop_left_over()
         self.on_touched(None)
 

@@ -20,6 +20,7 @@ from warren.store.checkpoint import (
     decode_checkpoint,
     list_checkpoints,
 )
+from warren.store.cut_mark import is_marked, set_mark
 from warren.store.journal import Journal
 from warren.store.records import (
     SEGMENT_HEADER_BYTES,
@@ -32,7 +33,7 @@ from warren.store.replay import Replay
 from warren.store.scan import Scan, repair_tail, scan
 
 if TYPE_CHECKING:
-    from warren.store.files import Files
+    from warren.store.files import WritableFiles
     from warren.store.salvage import Salvage
 
 #: What is put aside of a message that cannot be read, when its length is not to be believed.
@@ -43,7 +44,11 @@ class Recovery:
     """`run` once; then `journal` is filled and the rest says what happened."""
 
     def __init__(
-        self, files: Files, wall_offset_ms: int, fresh_salt: int, salvage: Salvage | None = None
+        self,
+        files: WritableFiles,
+        wall_offset_ms: int,
+        fresh_salt: int,
+        salvage: Salvage | None = None,
     ) -> None:
         self.files = files
         self.salvage = salvage
@@ -52,6 +57,8 @@ class Recovery:
         #: What is lost, or may be.
         self.damages: list[str] = []
         self.records = 0
+        #: The log's end could not be read, now or when the node last tried to tell the cluster.
+        self.is_cut = False
         #: The newest record that any checkpoint was of.
         self._known_sequence = 0
         self.checkpoint = self._newest_checkpoint()
@@ -151,6 +158,9 @@ class Recovery:
             name = checkpoint_name(self.checkpoint.sequence)
             self.files.write_back(name, 0)
             self.files.sync(name)
+        if found.torn_tail is not None:
+            set_mark(self.files)
+        self.is_cut = is_marked(self.files)
         repair_tail(found)
         self._cut_spare_room()
         self._follow_repair()
@@ -220,7 +230,8 @@ class Recovery:
         elif torn is not None:
             self.notes.append(
                 f"the last append to the log was not finished: {torn.cut_bytes} bytes of "
-                f"{torn.segment} are cut off; nothing in them had been confirmed"
+                f"{torn.segment} are cut off; nothing in them had been confirmed, unless the disk "
+                "has spoiled them since"
             )
         for damage in found.damages:
             self.damages.append(
