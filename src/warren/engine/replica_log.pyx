@@ -87,11 +87,6 @@ cdef class ReplicaLog(MirrorPort):
                 beyond = max(beyond, at)
         return beyond + 1
 
-    @property
-    def unapplied(self):
-        """How many operations wait to be applied."""
-        return len(self.tail)
-
     # -- operations --------------------------------------------------------------------------------
 
     cdef int ring(self) except -1:

@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from warren.queue.backlog cimport LEVEL_SHIFT, position_of
 from warren.queue.paging cimport load_slots
 from warren.queue.replica cimport Replicated
-from warren.queue.slots cimport CHUNK_SLOTS, Chunk, Slot, SlotLog
+from warren.queue.slots cimport CHUNK_SLOTS, Chunk, SlotLog
 
 cdef enum:
     # What is read in one piece, unless one message is longer.
