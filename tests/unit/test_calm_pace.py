@@ -23,6 +23,24 @@ def test_it_rests_only_while_there_are_clients() -> None:
     assert min(asyncio.run(slept_s(False)) for _ in range(5)) < REST_S / 2
 
 
+def test_a_client_that_has_acted_counts_as_there_for_a_while() -> None:
+    """It may wait for the disk, which shows in no turn of the node."""
+
+    async def slept_s() -> list[float]:
+        turn = TurnClock()
+        pace = CalmPace(Calm(turn))
+        times = []
+        for meets_somebody in (True, False):
+            time.sleep(CALM_SLICE_S)
+            turn.now_us += meets_somebody
+            began_s = time.perf_counter()
+            await pace.rest()
+            times.append(time.perf_counter() - began_s)
+        return times
+
+    assert min(asyncio.run(slept_s())) >= REST_S / 2
+
+
 def test_there_is_one_slice_in_a_turn_of_the_loop() -> None:
     """However many read."""
     turns, slices = 0, []

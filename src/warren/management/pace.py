@@ -16,9 +16,11 @@ SLICE_S = 0.0005
 LIST_SLICE_S = 0.00008
 #: How long it is theirs then; the shortest time that loops can tell.
 REST_S = 0.001
-#: How long work for programs that read all they can may keep the loop: of the time that a publish
-#: takes that meets nobody, the lesser half.
-CALM_SLICE_S = 0.00015
+#: How long work for programs that read all they can may keep the loop: a third of the time that a
+#: publish takes that meets nobody. With the rest between, some 300,000 rows a second.
+CALM_SLICE_S = 0.00009
+#: A client that has acted is expected to act again within this time.
+CLIENTS_STAY_S = 0.05
 
 
 class Pace:
@@ -42,18 +44,22 @@ class Pace:
 class Calm:
     """What all work shares that goes on for as long as somebody reads; see `CalmPace`."""
 
-    __slots__ = ("order", "turn")
+    __slots__ = ("clients_until", "order", "turn")
 
     def __init__(self, turn: TurnClock) -> None:
         self.turn = turn
         self.order = asyncio.Lock()
+        #: So long clients count as there, since one has acted.
+        self.clients_until = 0.0
 
 
 class CalmPace:
     """As Pace, for work that programs ask for again and again, as fast as it is done.
 
-    While clients are there, it leaves them most of the time; while there are none, it goes on after
-    a look at them. However many programs ask, there is one slice at a time.
+    While clients are there, it leaves them most of the time, after every slice: one may just wait
+    for the disk, and a thread that does not rest is the one that the system makes wait then. While
+    there are none, it goes on after a look at them. However many programs ask, there is one slice
+    at a time.
     """
 
     __slots__ = ("_calm", "_seen", "_since")
@@ -73,7 +79,12 @@ class CalmPace:
         calm = self._calm
         async with calm.order:
             await asyncio.sleep(0)
+            now = time.perf_counter()
             if calm.turn.now_us != self._seen:
+                calm.clients_until = now + CLIENTS_STAY_S
+            if now < calm.clients_until:
                 await asyncio.sleep(REST_S)
+                if calm.turn.now_us != self._seen:
+                    calm.clients_until = time.perf_counter() + CLIENTS_STAY_S
                 self._seen = calm.turn.now_us
         self._since = time.perf_counter()
