@@ -14,7 +14,7 @@ def test_it_rests_only_while_there_are_clients() -> None:
         turn = TurnClock()
         pace = CalmPace(Calm(turn))
         time.sleep(CALM_SLICE_S)
-        turn.now_us += meets_somebody
+        turn.heard_us += meets_somebody
         began_s = time.perf_counter()
         await pace.rest()
         return time.perf_counter() - began_s
@@ -32,7 +32,7 @@ def test_a_client_that_has_acted_counts_as_there_for_a_while() -> None:
         times = []
         for meets_somebody in (True, False):
             time.sleep(CALM_SLICE_S)
-            turn.now_us += meets_somebody
+            turn.heard_us += meets_somebody
             began_s = time.perf_counter()
             await pace.rest()
             times.append(time.perf_counter() - began_s)

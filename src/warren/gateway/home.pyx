@@ -191,6 +191,7 @@ cdef class HomeEnd(FrameSink):
         cdef size_t i
         cdef QueuePort queue
         cdef list later = None
+        self.turn.heard_us = self.turn.now_us
         if journal is not None:
             mark = journal.commit_mark
         for i in range(n):

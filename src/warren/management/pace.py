@@ -66,12 +66,8 @@ class CalmPace:
 
     def __init__(self, calm: Calm) -> None:
         self._calm = calm
-        self._seen = calm.turn.now_us
+        self._seen = calm.turn.heard_us
         self._since = time.perf_counter()
-
-    def acted(self) -> None:
-        """The last turn of the node was the worker's own, and shows no client."""
-        self._seen = self._calm.turn.now_us
 
     async def rest(self) -> None:
         if time.perf_counter() - self._since < CALM_SLICE_S:
@@ -80,11 +76,9 @@ class CalmPace:
         async with calm.order:
             await asyncio.sleep(0)
             now = time.perf_counter()
-            if calm.turn.now_us != self._seen:
+            if calm.turn.heard_us != self._seen:
+                self._seen = calm.turn.heard_us
                 calm.clients_until = now + CLIENTS_STAY_S
             if now < calm.clients_until:
                 await asyncio.sleep(REST_S)
-                if calm.turn.now_us != self._seen:
-                    calm.clients_until = time.perf_counter() + CLIENTS_STAY_S
-                self._seen = calm.turn.now_us
         self._since = time.perf_counter()

@@ -318,7 +318,6 @@ async def trim_cursor(call: Call) -> Answer:
         if queue.mirror is not None:
             await settled(call, queue)
             check_still(call, queue, None)
-        pace.acted()
         await pace.rest()
     return _told(call, queue, cursor)
 

@@ -54,6 +54,7 @@ ctypedef int64_t (*ReadClock)() noexcept
 cdef class TurnClock:
     cdef public int64_t now_ms
     cdef public int64_t now_us     # the same, finer
+    cdef public int64_t heard_us   # when a client, here or at another node, was last heard
     cdef ReadClock read_us         # NULL: nobody has given it a clock, the turn's time is all
     cdef readonly Times confirm_times   # from publish to confirm
     # Who publishes at this moment, and under which number: for queues that answer later.

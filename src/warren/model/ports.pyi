@@ -14,6 +14,7 @@ class Times:
 class TurnClock:
     now_ms: int
     now_us: int
+    heard_us: int
     confirm_times: Times
     publisher: PublisherPort | None
     publish_tag: int

@@ -79,6 +79,7 @@ cdef class Link(LinkPort):
         """Gives bytes to the connection; what it cannot use yet is kept."""
         cdef Py_ssize_t used
         self.received_ms = self.hub.now_ms()
+        self.hub.turn.heard_us = self.hub.turn.now_us
         try:
             used = self.connection.take(data, n, self.received_ms)
         except Exception as fault:  # noqa: BLE001 - this loop owns the connection
