@@ -272,6 +272,29 @@ def test_it_is_forgotten_if_the_old_master_is_it_again(make: Make) -> None:
     assert nodes.ring.removed == set()
 
 
+@pytest.mark.parametrize("way", ["got", "settled", "link"])
+def test_who_hears_late_that_a_queue_went_and_came_back_gives_back_what_it_holds(
+    make: Make, way: str
+) -> None:
+    """The home has let go of nothing: it had the queue again before it gave anything out."""
+    nodes = make()
+    client = nodes.nodes["c"].client()
+    client.send(publish(1, "", QUEUE, b"one"))
+    nodes.settle()
+    got = call_get(nodes, client)
+    node = nodes.nodes["c"]
+    node.view("b", True)
+    if way == "settled":
+        client.send(method(2, "basic.ack", named(got, "basic.get-ok")[0]["delivery_tag"]))
+    if way == "link":
+        nodes.cut("c", "b")
+    node.end_turn()
+    node.view("a")
+    nodes.settle()
+    assert nodes.ring.removed == ({1} if way == "settled" else set())
+    assert nodes.nodes["a"].queue.ready == (way != "settled")
+
+
 def let_go(nodes: Nodes) -> None:
     """The first node hears that it is the master no more, and its frames arrive."""
     for _ in range(5):
