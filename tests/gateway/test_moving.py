@@ -167,6 +167,33 @@ def test_a_home_that_does_not_serve_yet_is_asked_again(make: Make) -> None:
     assert sorted(heard) == ["basic.ack", "basic.consume-ok", "basic.deliver"]
 
 
+def test_a_home_that_does_not_know_yet_that_a_queue_moves_is_asked_again(make: Make) -> None:
+    """It has just started, and knows only where the queue was when it was declared."""
+    nodes = make()
+    client = nodes.nodes["c"].client()
+    client.send(publish(1, "", QUEUE, b"one"))
+    nodes.settle()
+    began = nodes.nodes["b"]
+    known = began.queue
+    fresh: Any = began.homes.make_remote(
+        QUEUE, known.vhost, began.engine.effects, known.declaration, None, known.effective, "a"
+    )
+    fresh.number = known.number
+    began.engine.vhost("/").queues[QUEUE] = fresh
+    nodes.move("b")
+    nodes.hear("c")
+    client.send(method(2, "basic.get", 0, QUEUE, True))
+    for _ in range(5):
+        for link in nodes.links.values():
+            link.carry_out()
+            link.carry_back()
+        nodes.step_time()
+        nodes.nodes["c"].end_turn()
+    assert client.frames() == []
+    nodes.settle()
+    assert bodies(client.frames()) == [b"one"]
+
+
 def test_a_cancel_that_the_home_before_has_heard_reaches_the_next(make: Make) -> None:
     nodes = make()
     client = consumer(nodes, "c")
@@ -270,6 +297,29 @@ def test_it_is_forgotten_if_the_old_master_is_it_again(make: Make) -> None:
     client.send(method(2, "basic.ack", named(got, "basic.get-ok")[0]["delivery_tag"]))
     nodes.settle()
     assert nodes.ring.removed == set()
+
+
+@pytest.mark.parametrize("way", ["got", "settled", "link"])
+def test_who_hears_late_that_a_queue_went_and_came_back_gives_back_what_it_holds(
+    make: Make, way: str
+) -> None:
+    """The home has let go of nothing: it had the queue again before it gave anything out."""
+    nodes = make()
+    client = nodes.nodes["c"].client()
+    client.send(publish(1, "", QUEUE, b"one"))
+    nodes.settle()
+    got = call_get(nodes, client)
+    node = nodes.nodes["c"]
+    node.view("b", True)
+    if way == "settled":
+        client.send(method(2, "basic.ack", named(got, "basic.get-ok")[0]["delivery_tag"]))
+    if way == "link":
+        nodes.cut("c", "b")
+    node.end_turn()
+    node.view("a")
+    nodes.settle()
+    assert nodes.ring.removed == ({1} if way == "settled" else set())
+    assert nodes.nodes["a"].queue.ready == (way != "settled")
 
 
 def let_go(nodes: Nodes) -> None:

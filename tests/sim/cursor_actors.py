@@ -116,6 +116,8 @@ class Reader(Served):
         #: All before it was trimmed, as was told; and the furthest that was asked for.
         self.trimmed = self.asked_trim = 0
         self.read_to = 0
+        #: The epoch of the master that has shown the last of that.
+        self.read_in = 0
         self.shown = Shown()
 
     def act(self, node: BrokerNode, queue: Any) -> None:
@@ -168,7 +170,8 @@ class Reader(Served):
         cursor = cursors.use(node.engine, queue, self.cursor, self.told[0], self.name)
         upto = self.world.random.randint(cursor.position, max(cursor.position, self.read_to))
         if upto > queue.readable_end:
-            self.ledger.fail(f"{node.name} shows {queue.readable_end} of {self.queue}, not {upto}")
+            self._behind(node, queue)
+            return
         self.asked_trim = max(self.asked_trim, upto)
         cursors.trim_some(queue, cursor, upto)
         self.when_settled(node, queue, lambda: self._trimmed(upto))
@@ -191,7 +194,8 @@ class Reader(Served):
         dice = self.world.random
         end = queue.readable_end
         if end < self.read_to:
-            self.ledger.fail(f"{self.queue} was read to {self.read_to}, and ends at {end}")
+            self._behind(node, queue)
+            return
         first = self.read_to
         if dice.random() < 0.5:
             # Something of it again, wherever there is a replica that can.
@@ -199,7 +203,7 @@ class Reader(Served):
         last = min(end, first + dice.choice((1, 20, 500)))
         self.read(node, queue, first, last)
         if first <= self.read_to <= last:
-            self.read_to = last
+            self.read_to, self.read_in = last, queue.epoch
             if last == end:
                 self.check_whole()
         for other in self.cluster.ready:
@@ -209,6 +213,21 @@ class Reader(Served):
                 if known is not None and self.cursor in known.by_name:
                     self.ledger.counts["read at a mirror"] += 1
                     self.read(other, mirror.queue, first, last)
+
+    def _behind(self, node: BrokerNode, queue: Any) -> None:
+        """Only a master that was replaced, and cannot have heard of it, ends before what was shown.
+
+        A node that is cut off goes on with what it has: it cannot commit anything that another in
+        sync would have to have, but the next master commits more, and shows it to who asks there.
+        (12000137: n3 was in epoch 21, and n1 had committed and shown three more in epoch 24.)
+        """
+        end = queue.readable_end
+        if queue.epoch >= self.read_in:
+            self.ledger.fail(
+                f"{self.queue} was read to {self.read_to} in epoch {self.read_in}, and {node.name} "
+                f"ends it at {end} in epoch {queue.epoch}"
+            )
+        self.ledger.counts["asked a deposed master"] += 1
 
     def read(self, node: BrokerNode, queue: Any, first: int, last: int) -> None:
         """A range, and whether it is the same as ever."""

@@ -39,6 +39,11 @@ def test_a_handover_that_a_master_who_was_cut_off_could_tell_nobody_of() -> None
     run_aimed(11000141)
 
 
+def test_a_queue_whose_master_went_away_and_came_back_before_it_looked_again_who_uses_it() -> None:
+    """What stood for it before looked, saw nobody, and had the queue removed that was used."""
+    run_aimed(11000069)
+
+
 def test_a_spoiled_end_of_the_log_looks_like_an_append_that_was_not_finished() -> None:
     """It was confirmed; who had it was down, and who had cut it off served alone."""
     run_aimed(11000127)

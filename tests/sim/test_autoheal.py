@@ -27,6 +27,11 @@ def test_a_queue_that_was_without_a_master_can_be_had_again() -> None:
     run_autoheal(11_000_049)
 
 
+def test_what_waits_for_the_master_here_is_not_given_to_a_gateway_that_leads_nowhere() -> None:
+    """Its numbers stayed there for ever, one for each publish that a fork had not answered."""
+    run_autoheal(12_000_000)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(12, 64, CHUNK))

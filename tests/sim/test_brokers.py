@@ -23,6 +23,9 @@ FOUND = {
     1055: "a queue that had moved on was made anew by the restart of its first home",
     1071: "a policy that was changed to automatic filled nobody",
     1090: "who never served took the place of what stood for the queue, with unanswered publishes",
+    12_000_584: "a node that had just started was asked for a queue of which it knew no view yet",
+    12_000_612: "a node that heard late of moves there and back kept out what it held",
+    12_000_355: "what a master took back stayed open, and what came in its place was not flagged",
 }
 
 

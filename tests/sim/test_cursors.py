@@ -22,6 +22,10 @@ def test_a_cursor_that_its_reader_was_never_told_of() -> None:
     run_cursors(11_000_021)
 
 
+def test_a_reader_that_comes_to_a_master_that_was_replaced_and_does_not_know_it() -> None:
+    run_cursors(12_000_137)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(CHUNK, 70, CHUNK))

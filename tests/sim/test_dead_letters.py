@@ -22,6 +22,7 @@ FOUND = {
     12: "a node that had just started knew no way for letters yet, and dropped them",
     506: "a log that came back had forgotten epochs of what it had not applied, and matched none",
     176: "none of the product's: one that stopped when all was peaceful was not started again",
+    11_000_294: "a node that heard late of moves there and back kept out what it held",
 }
 
 

@@ -14,10 +14,12 @@ from store_model import Shape, header_of
 from store_node import Node, Plan
 
 from warren.engine.mirror_log import MirrorLog
-from warren.model.ports import TurnClock
+from warren.model.ports import LinkPort, TurnClock
 from warren.queue.queue import Queue
 from warren.replication.lineage import Lineage
 from warren.replication.types import Batch
+from warren.session.channel import Channel, Consumer
+from warren.session.outlet import Outlet
 from warren.store.faulty_disk import FaultyDisk
 from warren.wire.content import make_message
 
@@ -65,6 +67,12 @@ class Replica:
             self.queue.settle("ack", got[1])
             count -= 1
         self.node.journal.finish_turn()
+
+    def consume(self) -> None:
+        """From here on what is published goes to a consumer, if the replicas have it."""
+        channel = Channel(None, None, Outlet(LinkPort(), TurnClock()), 1, 1000)
+        channel.consumers["c"] = Consumer(channel, "c", self.queue, False, False, 0, {}, 0)
+        self.queue.add_consumer(channel.consumers["c"])
 
     def commit(self) -> None:
         self.node.journal.finish_turn()
@@ -202,3 +210,16 @@ def test_a_copy_that_begins_anew_knows_no_list_of_deliveries(replica: Replica) -
     replica.log.reset(replica.log.last_index, Lineage(((2, 1),)), replica.log.image_head())
     follow(replica.log, promoted_view())
     assert flagged_below(replica) == 3
+
+
+def test_what_was_cut_off_leaves_nothing_open(replica: Replica) -> None:
+    """Others stand there afterwards, which no other replica knows to be open."""
+    replica.publish(names_of(0, 3))
+    replica.commit()
+    replica.settle(3)
+    replica.commit()
+    replica.consume()
+    replica.publish(names_of(3, 4))
+    assert replica.queue.watermarks()[0][:2] == (7, 7)
+    replica.log.stand_down()
+    assert replica.queue.watermarks()[0][:2] == (3, 3)

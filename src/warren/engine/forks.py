@@ -269,12 +269,8 @@ class Forks:
             return
         queue: Any = fork.queue
         view = self._engine.views.get(number)
-        here = self._engine.settings.node_name
         master = None if view is None else view.master
-        remote = moving.become_remote(self._engine, queue, master, torn=True)
-        if master == here:
-            # Until the replica here serves, all that is published waits for it.
-            remote.follow(remote.gateway, holding=True)
+        moving.become_remote(self._engine, queue, master, torn=True)
         mirror = self._mirrors.by_number.get(number)
         if mirror is not None:
             mirror.serve_again()

@@ -150,15 +150,14 @@ class HomeRequests:
     def _check_here(self, asker: Asker, name: str, link: HomeEnd | None = None) -> None:
         """Raises MovedError when the queue goes from node to node and is not on this one.
 
-        With the link that something of it is to be given out on also when the other node does not
-        know yet that it was elsewhere.
+        A node that has just started may not know yet that it does: to it the queue is where it was
+        declared. With the link that something of it is to be given out on also when the other node
+        does not know yet that it was elsewhere.
         """
         queue: Any = asker.vhost.queues.get(name)
         if queue is None:
             return
-        if (queue.is_remote and queue.following) or (
-            link is not None and link.is_dropped(queue.number)
-        ):
+        if queue.is_remote or (link is not None and link.is_dropped(queue.number)):
             raise MovedError(f"queue '{name}' is not on this node")
 
     # -- verbs -------------------------------------------------------------------------------------

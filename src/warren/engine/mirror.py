@@ -395,8 +395,7 @@ class Mirror:
         self.log.queue = self.queue = heir
         self._mirrors.replace(heir)
         here = self._engine.settings.node_name
-        remote = moving.become_remote(self._engine, queue, here, torn=True)
-        remote.follow(remote.gateway, holding=True)
+        moving.become_remote(self._engine, queue, here, torn=True)
 
     def serve_again(self) -> None:
         """The fork is over: if this is still the master, it serves when the ring goes on."""

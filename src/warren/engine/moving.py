@@ -255,7 +255,8 @@ def become_remote(
         for consumer, number in numbers:
             remote_consume.attach_again(engine, remote, consumer, number)
     else:
-        remote.follow(remote.gateway)
+        # If its master is, or will be, on this node, all that is published waits until it serves.
+        remote.follow(remote.gateway, holding=home == here)
         _attach_there(engine, remote, consumers, planned=False)
     return remote
 

@@ -237,10 +237,13 @@ def drop_unused(engine: Engine, queue: AmqpQueue, retry: Callable[[AmqpQueue], N
 
     def over() -> None:
         _drop_ended(queue)
+        engine.timers.at(engine.clock.now_ms() + LOOK_AGAIN_MS, look_again)
+
+    def look_again(_now_ms: int) -> None:
+        # Another object may stand for it: this one would not see that the queue is used.
         after = queue.vhost.queues.get(queue.name)
         if after is not None and not after.deleted and not after.is_remote:
-            at_ms = engine.clock.now_ms() + LOOK_AGAIN_MS
-            engine.timers.at(at_ms, lambda _now_ms: retry(after))
+            retry(after)
 
     errand.when_done(over)
 

@@ -3,6 +3,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from warren.gateway.attachment cimport Attachment
 from warren.gateway.following cimport FollowingQueue
 from warren.gateway.slot_map cimport SlotMap
+from warren.gateway.stream cimport Stream
 from warren.model.message cimport Message
 from warren.model.ports cimport QueuePort
 
@@ -22,10 +23,13 @@ cdef class RemoteQueue(FollowingQueue):
     cdef readonly uint64_t generation    # grows when what is out is out no more
     cdef readonly bint adopting          # the home is to take over what the one before had out
     cdef list late                       # (how, slot) of what is settled before it has
+    cdef Stream lender                   # that home before, until it has; it may be home again
+    cdef uint64_t lent_in                # the session in which it has given out what is out
     cdef readonly QueuePort heir         # it is on this node now, and what is out is there
 
     cdef int forget_out(self) except -1
     cdef int give_back_out(self) except -1
+    cdef int give_back_lent(self) except -1
     cdef list all_out(self)
     cdef int lose(self, set lost) except -1
     cdef int renew(self) except -1

@@ -43,6 +43,7 @@ cdef class RemoteQueue(FollowingQueue):
         # What an heir has taken over is no matter of links.
         if self.session != self.gateway.session and self.heir is None:
             self.session = self.gateway.session
+            self.give_back_lent()
             self.adopting = False
             self.late = None
             self.out.clear()
@@ -100,7 +101,7 @@ cdef class RemoteQueue(FollowingQueue):
         cdef Attachment attachment
         self.generation += 1
         self.adopting = False
-        self.late = None
+        self.late = self.lender = None
         self.out.clear()
         self.parked = 0
         for attachment in self.attachments:
@@ -113,13 +114,32 @@ cdef class RemoteQueue(FollowingQueue):
         """The home may be it still, or again by now: nothing may stay out there for ever."""
         cdef Attachment attachment
         cdef size_t i
-        if self.gateway.port is None or self.adopting:
+        if self.adopting:
+            return self.give_back_lent()
+        if self.gateway.port is None:
             return 0
         for attachment in self.attachments:
             self.give_back_parked(attachment)
         for slot in sorted([self.out.places[i].value - 1 for i in range(self.out.capacity)
                             if self.out.places[i].value]):
             self.gateway.settle(SETTLE_REQUEUE, self.number, slot)
+        return 0
+
+    cdef int give_back_lent(self) except -1:
+        """Nobody takes over what is out: the home before may be it still, or again.
+
+        Who hears late of a queue that went and came back is given something by a home that is not
+        about to let go of it, as the views that are heard of next would have it.
+        """
+        cdef Stream lender = self.lender
+        cdef uint64_t slot
+        self.lender = None
+        if lender is None or lender.port is None or lender.session != self.lent_in:
+            return 0
+        late, self.late = self.late, []
+        lender.give_back_slots(self.lent_in, self.number, self.all_out())
+        for kind, slot in late:
+            lender.settle(kind, self.number, slot)
         return 0
 
     # -- deliveries that stay out when a master is handed over -------------------------------------
@@ -157,6 +177,8 @@ cdef class RemoteQueue(FollowingQueue):
     def begin_adoption(self):
         """The home is to be asked to take over `slots_out`; settlements wait until it has."""
         self.generation += 1
+        if not self.adopting:
+            self.lender, self.lent_in = self.gateway, self.session
         self.adopting = True
         if self.late is None:
             self.late = []
@@ -194,7 +216,7 @@ cdef class RemoteQueue(FollowingQueue):
         if not self.adopting:
             return
         self.adopting = False
-        self.late = None
+        self.late = self.lender = None
         self.lose(lost)
         for kind, slot in late:
             if slot not in lost:
@@ -235,7 +257,7 @@ cdef class RemoteQueue(FollowingQueue):
         self.lose(lost)
         self.heir = heir
         self.adopting = False
-        self.late = None
+        self.late = self.lender = None
         for kind, slot in late or ():
             if slot not in lost:
                 self.settle_slot(kind, slot)

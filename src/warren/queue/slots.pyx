@@ -472,9 +472,12 @@ cdef class SlotLog:
         """There are no messages from there on; others will come.
 
         An empty chunk that was kept for the next ones goes, too: they come before it now.
+        None of those that will come may be delivered yet: the other replicas know of no watermark
+        beyond them.
         """
         cdef size_t i
         self.next_position = position
+        self.opened = min(self.opened, position)
         while self.count and self.first_number + self.count - 1 > position // CHUNK_SLOTS:
             i = self.first + self.count - 1
             if self.chunks[i] is not NULL:
