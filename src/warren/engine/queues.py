@@ -235,15 +235,20 @@ def drop_unused(engine: Engine, queue: AmqpQueue, retry: Callable[[AmqpQueue], N
     view = engine.views.get(queue.number)
     errand = queue.dropping = engine.agreed.remove_queue(queue, 0 if view is None else view.epoch)
 
+    def served() -> Any:
+        after = queue.vhost.queues.get(queue.name)
+        return None if after is None or after.deleted or after.is_remote else after
+
+    def ring(_now_ms: int) -> None:
+        # Another object may stand for it: this one would not see that the queue is used.
+        after = served()
+        if after is not None:
+            retry(after)
+
     def over() -> None:
         _drop_ended(queue)
-        engine.timers.at(engine.clock.now_ms() + LOOK_AGAIN_MS, look_again)
-
-    def look_again(_now_ms: int) -> None:
-        # Another object may stand for it: this one would not see that the queue is used.
-        after = queue.vhost.queues.get(queue.name)
-        if after is not None and not after.deleted and not after.is_remote:
-            retry(after)
+        if served() is not None:
+            engine.timers.at(engine.clock.now_ms() + LOOK_AGAIN_MS, ring)
 
     errand.when_done(over)
 
