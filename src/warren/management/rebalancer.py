@@ -34,7 +34,7 @@ APPOINTMENT = "rebalance"
 MOVES_AT_A_TIME = 2
 #: Between two moves the disks and the agreement are left to clients for as long as the move took,
 #: but no longer than this: a move that waits for somebody costs nobody anything.
-REST_S_MAX = 0.01
+REST_S_MAX = 0.02
 #: How often appointments and the timer are looked at.
 LOOK_S = 1.0
 #: Failures that are told one by one.
