@@ -35,15 +35,17 @@ class BuildPy(build_py):
         super().run()
 
 
-# Wheels go without the names of functions that nobody calls from outside; who works on the source
-# wants to see them in profiles.
-LINK = ["-s"] if "bdist_wheel" in sys.argv else []
+# Wheels go without the names of functions that nobody calls from outside, and without the tables
+# that lead from one to its caller; who works on the source wants to see them in profiles.
+IS_WHEEL = "bdist_wheel" in sys.argv
+COMPILE = ["-fno-asynchronous-unwind-tables"] if IS_WHEEL else []
+LINK = ["-s"] if IS_WHEEL else []
 
 extensions = [
     Extension(
         ".".join(path.with_suffix("").parts[1:]),
         [str(path)],
-        extra_compile_args=["-O3", "-g0"],
+        extra_compile_args=["-O3", "-g0", *COMPILE],
         extra_link_args=LINK,
     )
     for path in sorted(Path("src").rglob("*.pyx"))

@@ -100,7 +100,18 @@ def run_broker(folder: Path, more: str = "") -> Iterator[Process]:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     with run_broker(tmp_path_factory.mktemp("abuse")) as process:
         process.check_service()
+        await_all_loaded(process)
         yield process
+
+
+def await_all_loaded(process: Process) -> None:
+    """The API is loaded while clients are served already: some 10 MB that no client has caused."""
+    before, same = 0, 0
+    deadline = time.monotonic() + 30
+    while same < 5 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        now = process.resident_bytes()
+        before, same = now, same + 1 if now == before else 0
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
