@@ -185,7 +185,8 @@ def test_a_list_of_deliveries_that_was_cut_off_is_forgotten(replica: Replica) ->
     assert flagged_below(replica) == 3
 
 
-def test_a_list_of_deliveries_that_all_have_says_what_is_flagged(replica: Replica) -> None:
+def stand_down_after_telling(replica: Replica) -> None:
+    """A master whose list of deliveries is committed is replaced."""
     replica.publish(names_of(0, 3))
     replica.commit()
     replica.settle(1)
@@ -194,19 +195,16 @@ def test_a_list_of_deliveries_that_all_have_says_what_is_flagged(replica: Replic
     replica.log.flush()
     replica.commit()
     replica.log.stand_down()
+
+
+def test_a_list_of_deliveries_that_all_have_says_what_is_flagged(replica: Replica) -> None:
+    stand_down_after_telling(replica)
     follow(replica.log, promoted_view())
     assert flagged_below(replica) == 0
 
 
 def test_a_copy_that_begins_anew_knows_no_list_of_deliveries(replica: Replica) -> None:
-    replica.publish(names_of(0, 3))
-    replica.commit()
-    replica.settle(1)
-    replica.commit()
-    replica.log.pause()
-    replica.log.flush()
-    replica.commit()
-    replica.log.stand_down()
+    stand_down_after_telling(replica)
     replica.log.reset(replica.log.last_index, Lineage(((2, 1),)), replica.log.image_head())
     follow(replica.log, promoted_view())
     assert flagged_below(replica) == 3
