@@ -25,10 +25,6 @@ def test_random_schedules(first: int) -> None:
         run_ring(seed)
 
 
-def test_a_leader_by_late_votes_need_not_have_what_a_later_term_has_committed() -> None:
-    run_ring(11_000_286)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(10_000, 10_300, CHUNK))
