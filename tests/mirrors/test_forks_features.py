@@ -165,6 +165,54 @@ def test_what_is_over_when_it_is_merged_is_a_dead_letter(
     assert (body, died_of(headers)) == (b"over", "expired")
 
 
+def test_what_is_rejected_in_a_fork_is_a_dead_letter(
+    cluster: Cluster, clients: Clients, ha: str
+) -> None:
+    """Once, whether it was there before or was published to the fork; the queue has it no more."""
+    clients.channel(1).queue_declare(f"{ha}.dead", durable=True)
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{ha}.dead"}
+    clients.channel(1).queue_declare(ha, durable=True, arguments=dead)
+    await_ring(cluster, ha, master=1, synchronised=[1, 2, 3])
+    await_ring(cluster, f"{ha}.dead", synchronised=[1, 2, 3])
+    near, there = clients.confirming(1), clients.confirming(3)
+    publish(near, ha, [b"old bad", b"old good"])
+    cut_off(cluster)
+    await_fork(cluster, ha)
+    await_fork(cluster, f"{ha}.dead")
+    publish(there, ha, [b"fork bad", b"fork good"])
+    held = [there.basic_get(ha) for _ in range(4)]
+    for method, _, body in held:
+        there.basic_reject(method.delivery_tag, requeue=not body.endswith(b"bad"))
+    heal(cluster, ha)
+    eventually(lambda: forks(cluster, 3), [], 60.0)
+    assert bodies_of(clients.channel(2), ha) == [b"old good", b"fork good"]
+    found = drained(clients.channel(2), f"{ha}.dead")
+    assert [(body, died_of(headers)) for body, headers in found] == [
+        (b"old bad", "rejected"),
+        (b"fork bad", "rejected"),
+    ]
+
+
+def test_what_has_lost_its_queue_is_put_aside(cluster: Cluster, clients: Clients, ha: str) -> None:
+    """The queue is deleted, and another declared, while its fork is published to."""
+    declared(cluster, clients, ha)
+    near, there = clients.confirming(1), clients.confirming(3)
+    publish(near, ha, [b"old"])
+    cut_off(cluster)
+    await_fork(cluster, ha)
+    publish(there, ha, [b"fork 0", b"fork 1"])
+    near.queue_delete(ha)
+    near.queue_declare(ha, durable=True)
+    publish(near, ha, [b"of another"])
+    heal(cluster, ha)
+    pieces = [row for row in api(cluster, 1, "GET", "/warren/salvage") if row["queue"] == ha]
+    (piece,) = pieces
+    assert (piece["node"], piece["messages"]) == (cluster.nodes[2], 2)
+    assert "has lost its queue" in piece["reason"]
+    cluster.ctl(1, "salvage", "republish", piece["file"])
+    assert bodies_of(clients.channel(2), ha) == [b"of another", b"fork 0", b"fork 1"]
+
+
 def test_lengths(cluster: Cluster, clients: Clients, ha: str) -> None:
     """The oldest go, in the fork and at the merge, and each is a dead letter once."""
     clients.channel(1).queue_declare(f"{ha}.dead", durable=True)
