@@ -118,8 +118,9 @@ class NodeStore:
         self.let_go()
 
     def stop(self) -> None:
-        """A clean end."""
+        """A clean end; who starts the node again has seen to its disk, as after a crash."""
         self.upkeep.write_now(clean=True)
+        self.platter.faults = Faults()
         self.let_go()
 
     def let_go(self) -> None:

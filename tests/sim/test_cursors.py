@@ -26,6 +26,10 @@ def test_a_reader_that_comes_to_a_master_that_was_replaced_and_does_not_know_it(
     run_cursors(12_000_137)
 
 
+def test_a_node_that_stops_while_its_disk_fails() -> None:
+    run_cursors(91_010_005)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(CHUNK, 70, CHUNK))
