@@ -26,6 +26,10 @@ def test_a_reader_that_comes_to_a_master_that_was_replaced_and_does_not_know_it(
     run_cursors(12_000_137)
 
 
+def test_a_batch_of_which_consumers_had_taken_a_part_before_there_was_the_cursor() -> None:
+    run_cursors(13_000_235)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(CHUNK, 70, CHUNK))
