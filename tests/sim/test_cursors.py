@@ -30,6 +30,10 @@ def test_a_batch_of_which_consumers_had_taken_a_part_before_there_was_the_cursor
     run_cursors(13_000_235)
 
 
+def test_a_node_that_was_stopped_and_whose_disk_would_fail_at_its_next_start() -> None:
+    run_cursors(91_010_005)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(CHUNK, 70, CHUNK))
