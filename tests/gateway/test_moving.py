@@ -365,6 +365,57 @@ def test_what_is_out_comes_again_if_it_was_no_handover(make: Make) -> None:
     assert again["redelivered"] is True
 
 
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_what_a_home_gives_out_when_it_has_the_queue_again_is_settled_there(
+    make: Make, when: str
+) -> None:
+    """It has let go of it and got it back; for a while its gateway takes that for a handover."""
+    nodes = make()
+    client = nodes.nodes["c"].client()
+    client.send(publish(1, "", QUEUE, b"one") + publish(1, "", QUEUE, b"two"))
+    nodes.settle()
+    assert bodies(call_get(nodes, client)) == [b"one"]
+    nodes.move(None)
+    nodes.move("a")
+    nodes.news["b"].clear()
+    nodes.news["c"].clear()
+    for _ in range(5):
+        nodes.hear("a")
+        carry(nodes)
+    remote = nodes.nodes["c"].queue
+    assert remote.adopting
+    client.send(method(2, "basic.get", 0, QUEUE, False) * 2)
+    for _ in range(5):
+        carry(nodes)
+    got = client.frames()
+    assert sorted(bodies(got)) == [b"one", b"two"]
+    if when == "later":
+        give_up_waiting(nodes)
+    for frame in named(got, "basic.get-ok"):
+        client.send(method(2, "basic.ack", frame["delivery_tag"]))
+    give_up_waiting(nodes)
+    assert not remote.adopting
+    assert nodes.ring.removed == {1, 2}
+    assert nodes.nodes["a"].queue.out == set()
+
+
+def give_up_waiting(nodes: Nodes) -> None:
+    """So long that no handover is expected any more."""
+    nodes.settle()
+    nodes.settle()
+
+
+def carry(nodes: Nodes) -> None:
+    """What is on its way arrives, and no time goes by."""
+    for node in nodes.nodes.values():
+        node.end_turn()
+    for (gateway, home), link in list(nodes.links.items()):
+        link.carry_out()
+        nodes.nodes[home].end_turn()
+        link.carry_back()
+        nodes.nodes[gateway].end_turn()
+
+
 @pytest.mark.parametrize("name", "abc")
 def test_a_consumer_holds_no_more_than_it_may_after_a_handover(make: Make, name: str) -> None:
     """What it holds takes up its room at the next home, too."""

@@ -192,12 +192,12 @@ class Consumer(Actor):
         what = self.world.random.random()
         self.world.note(f"{self.name}.{self.life} settles {it.name!r} {what:.2f}")
         if what < 0.8:
-            it.is_settled = True
+            it.settle(self.world.now_us)
             self.send(method(1, "basic.ack", delivery_tag=tag))
         elif what < 0.92:
             self.send(method(1, "basic.nack", delivery_tag=tag, requeue=True))
         elif what < 0.96:
-            it.is_settled = True
+            it.settle(self.world.now_us)
             self.send(method(1, "basic.reject", delivery_tag=tag))
         elif what < 0.98:
             self.close()

@@ -130,12 +130,14 @@ class BrokerCluster(MemberCluster):
         return [node for node in self.nodes.values() if node.is_ready and not node.is_paused]
 
     def heal(self) -> None:
+        for node in self.nodes.values():
+            # Before it starts: one that was stopped may have met none of its disk's faults yet.
+            node.platter.faults = type(node.platter.faults)()
         super().heal()
         for node in self.nodes.values():
             # One that waits to be rid of its masters stops when others are there, and no earlier.
             node.is_wanted_again = node.is_stopping
             node.sync_max_us = 3_000
-            node.platter.faults = type(node.platter.faults)()
 
     def agree(self, step: Callable[[BrokerNode], object], within_ms: int = 20_000) -> None:
         """Have a change made, on whichever node can; again until it is known to be made."""

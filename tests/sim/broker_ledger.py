@@ -21,6 +21,8 @@ class Publish:
     unflagged: int = 0
     #: Some client has said that it may go.
     is_settled: bool = False
+    #: When a consumer said so first; 0: none has.
+    settled_us: int = 0
     #: When it was confirmed, or refused; 0: not yet.
     answered_us: int = 0
     #: What it was published with; None: no time to live of its own.
@@ -30,6 +32,11 @@ class Publish:
     @property
     def name(self) -> bytes:
         return name_of(self.body)
+
+    def settle(self, now_us: int) -> None:
+        """A consumer says that it may go."""
+        self.is_settled = True
+        self.settled_us = self.settled_us or now_us
 
 
 @dataclass

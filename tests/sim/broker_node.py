@@ -170,8 +170,12 @@ class BrokerNode(MemberNode):
         self._depth = 0
         self.clients = []
         self.applied_index = 0
-        with self.loop.running():
-            self._build()
+        try:
+            with self.loop.running():
+                self._build()
+        except OSError as error:
+            self._fail_to_start(error)
+            return
         self.world.note(f"start {self.name} boot={self.boot} applied={self.keeper.applied}")
         for number, mirror in self.engine.mirrors.by_number.items():
             log = mirror.log
@@ -189,6 +193,15 @@ class BrokerNode(MemberNode):
         dice = self.world.random
         self.world.after(dice.randint(0, 120_000), self.in_life(self._look_at_links))
         self.world.after(dice.randint(0, LOOK_US), self.in_life(self._look))
+
+    def _fail_to_start(self, error: OSError) -> None:
+        """Its disk fails when its log is read: it ends, and somebody starts it again."""
+        self.world.note(f"{self.name} cannot start: {error}")
+        self.is_up = False
+        self.disk.crash()
+        self.platter.cut_power()
+        self.platter.faults = type(self.platter.faults)()
+        self.cluster.restart_later(self)
 
     def _build(self) -> None:
         dice, count = self.world.random, iter(range(1, 1 << 30))

@@ -118,9 +118,8 @@ class NodeStore:
         self.let_go()
 
     def stop(self) -> None:
-        """A clean end; who starts the node again has seen to its disk, as after a crash."""
+        """A clean end."""
         self.upkeep.write_now(clean=True)
-        self.platter.faults = Faults()
         self.let_go()
 
     def let_go(self) -> None:

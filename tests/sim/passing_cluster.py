@@ -44,9 +44,13 @@ class PassingWatch(Watch):
         self._newest: dict[str, Any] = {}
         #: (queue, node) -> how often it was out of sync
         self._times_out: dict[tuple[str, str], int] = {}
+        #: node -> the newest life of it that is agreed on
+        self._registered: dict[str, int] = {}
 
     def views_changed(self, node: BrokerNode, effect: ViewsChanged) -> None:
         super().views_changed(node, effect)
+        for name, known in node.member.nodes.items():
+            self._registered[name] = max(known.incarnation, self._registered.get(name, 0))
         for key, view in effect.views.items():
             queue = node.product.queue_views.queue(int(key))
             if queue is None or view is None:
@@ -61,7 +65,12 @@ class PassingWatch(Watch):
                     self._times_out[at] = self._times_out.get(at, 0) + 1
 
     def stays(self, queue: str) -> set[Stay]:
-        """Who is in sync with a queue, by the newest view that anybody knows."""
+        """Who is in sync with a queue, by the newest view that anybody knows.
+
+        Who starts has no part in a view before it is registered, so nothing is confirmed by that
+        life: what a client is told then is the word of an earlier one, which a gateway that slept
+        passes on late.
+        """
         view = self._newest.get(queue)
         if view is None or view.master is None:
             return set()
@@ -69,7 +78,7 @@ class PassingWatch(Watch):
         return {
             (node.name, node.boot, self._times_out.get((queue, node.name), 0))
             for node in nodes
-            if node.is_up
+            if node.is_up and self._registered.get(node.name) == node.boot
         }
 
     def is_going(self, queue: str) -> bool:

@@ -49,6 +49,11 @@ def test_a_spoiled_end_of_the_log_looks_like_an_append_that_was_not_finished() -
     run_aimed(11000127)
 
 
+def test_a_master_that_was_replaced_answers_a_get_and_nobody_else_can_know() -> None:
+    """It had been cut off, and did not know it yet when the others had not seen it for long."""
+    run_aimed(13000293)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("first", range(CHUNK, 20, CHUNK))

@@ -32,6 +32,11 @@ def test_what_waits_for_the_master_here_is_not_given_to_a_gateway_that_leads_now
     run_autoheal(12_000_000)
 
 
+def test_what_a_client_got_between_a_fork_and_its_merge_is_settled_at_the_master() -> None:
+    """Both are the same node, and what that gives out as the master stayed with nobody."""
+    run_autoheal(13_000_184)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(12, 64, CHUNK))

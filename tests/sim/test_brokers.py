@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from sim.broker_cluster import BrokerCluster
+from sim.run import settings_for
 from sim.run_broker import run_broker
+from warren.store.faulty_disk import Faults
 
 CHUNK = 10
 
@@ -66,6 +70,20 @@ def test_schedules_are_not_empty() -> None:
     }
     for what, at_least in least.items():
         assert counts[what] >= at_least, f"{what}: {counts[what]} times"
+
+
+def test_a_node_whose_disk_fails_when_it_starts_is_started_again() -> None:
+    cluster = BrokerCluster(7, 3, settings=settings_for(random.Random(7)))
+    cluster.start()
+    cluster.found()
+    node = cluster.nodes["n1"]
+    node.stop()
+    assert cluster.run_until(lambda: not node.is_up, 20_000)
+    node.platter.faults = Faults(sync_error=1.0)
+    node.start()
+    assert not node.is_up
+    assert cluster.run_until(lambda: node.is_ready, 20_000)
+    assert "/" in node.engine.vhosts
 
 
 def test_a_seed_is_the_same_everywhere() -> None:

@@ -26,7 +26,11 @@ def test_a_reader_that_comes_to_a_master_that_was_replaced_and_does_not_know_it(
     run_cursors(12_000_137)
 
 
-def test_a_node_that_stops_while_its_disk_fails() -> None:
+def test_a_batch_of_which_consumers_had_taken_a_part_before_there_was_the_cursor() -> None:
+    run_cursors(13_000_235)
+
+
+def test_a_node_that_was_stopped_and_whose_disk_would_fail_at_its_next_start() -> None:
     run_cursors(91_010_005)
 
 

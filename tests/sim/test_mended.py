@@ -274,6 +274,7 @@ def test_the_dead(how: str) -> None:
     bodies = [it.body for it in scene.cluster.ledger.published.values()]
     if how == "rejected":
         # As what consumers of another master hold: it was never in memory here.
+        queue.flag(sorted(slots))
         master.in_turn(lambda: queue.adopt(sorted(slots)))
         for slot in sorted(slots):
             master.in_turn(lambda slot=slot: queue.settle("reject", slot))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sim.member_node import MemberNode
     from sim.wide_plan import Plan
     from warren.cluster.member_effects import ViewsChanged
+    from warren.cluster.metadata import View
     from warren.management.peers import Question
 
 
@@ -143,6 +144,11 @@ class WideWatch(Watch):
             if (key, view.epoch) not in self._unclean:
                 self._unclean.add((key, view.epoch))
                 self.cluster.ledger.promoted_unclean(queue.name)
+
+    def newest_view(self, number: int) -> View | None:
+        """That any node has heard of."""
+        views = [view for (key, _), view in self._views.items() if int(key) == number]
+        return max(views, key=lambda view: view.epoch, default=None)
 
     def deleted(self, node: WideNode, queue: str) -> None:
         now_us = self.cluster.world.now_us

@@ -25,11 +25,14 @@ cdef class RemoteQueue(FollowingQueue):
     cdef list late                       # (how, slot) of what is settled before it has
     cdef Stream lender                   # that home before, until it has; it may be home again
     cdef uint64_t lent_in                # the session in which it has given out what is out
+    cdef uint64_t lent_to                # ... up to this number; the rest is of the home that is
     cdef readonly QueuePort heir         # it is on this node now, and what is out is there
 
     cdef int forget_out(self) except -1
     cdef int give_back_out(self) except -1
     cdef int give_back_lent(self) except -1
+    cdef bint is_lent(self, uint64_t delivery) noexcept
+    cdef list take_given_since(self)
     cdef list all_out(self)
     cdef int lose(self, set lost) except -1
     cdef int renew(self) except -1

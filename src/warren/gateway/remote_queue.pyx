@@ -115,6 +115,7 @@ cdef class RemoteQueue(FollowingQueue):
         cdef Attachment attachment
         cdef size_t i
         if self.adopting:
+            self.gateway.give_back_slots(self.session, self.number, self.take_given_since())
             return self.give_back_lent()
         if self.gateway.port is None:
             return 0
@@ -179,13 +180,33 @@ cdef class RemoteQueue(FollowingQueue):
         self.generation += 1
         if not self.adopting:
             self.lender, self.lent_in = self.gateway, self.session
+        self.lent_to = self.last_delivery
         self.adopting = True
         if self.late is None:
             self.late = []
 
     def call_off_adoption(self):
-        """Nobody takes over what is out: it is the home's again."""
+        """Nobody takes over what is out: it is the home's again, but for what that has given since.
+
+        A home that lets go of a queue and has it back at once answers gets in between.
+        """
+        since = [delivery for delivery in self.out.keys() if delivery > self.lent_to]
+        slots = [self.out.pop(delivery) for delivery in since]
         self.forget_out()
+        for delivery, slot in zip(since, slots):
+            self.out.put(delivery, slot)
+
+    cdef list take_given_since(self):
+        """The slots that the present home has given out, which is to take over others."""
+        since = [delivery for delivery in self.out.keys() if not self.is_lent(delivery)]
+        return sorted([self.out.pop(delivery) - 1 for delivery in since])
+
+    cdef bint is_lent(self, uint64_t delivery) noexcept:
+        """Whether a delivery is to be taken over, not one of the home that is to take it over.
+
+        While the queue is about to be here, it is the home before that is still heard.
+        """
+        return self.holding or delivery <= self.lent_to
 
     def slots_out(self):
         return self.all_out()
@@ -215,9 +236,9 @@ cdef class RemoteQueue(FollowingQueue):
         cdef list late = self.late
         if not self.adopting:
             return
+        self.lose(lost)
         self.adopting = False
         self.late = self.lender = None
-        self.lose(lost)
         for kind, slot in late:
             if slot not in lost:
                 self.gateway.settle(kind, self.number, slot)
@@ -232,7 +253,7 @@ cdef class RemoteQueue(FollowingQueue):
             return 0
         for delivery in self.out.keys():
             slot = self.out.pop(delivery)
-            if slot - 1 not in lost:
+            if slot - 1 not in lost or not self.is_lent(delivery):
                 self.out.put(delivery, slot)
         for attachment in self.attachments:
             left = attachment.count
@@ -254,6 +275,7 @@ cdef class RemoteQueue(FollowingQueue):
         """The queue is on this node now and has taken over what is out, but for the lost."""
         cdef Attachment attachment
         cdef list late = self.late
+        self.lent_to = self.last_delivery
         self.lose(lost)
         self.heir = heir
         self.adopting = False
@@ -309,8 +331,11 @@ cdef class RemoteQueue(FollowingQueue):
         if self.session != self.gateway.session:
             self.renew()
         slot = self.out.pop(delivery)
-        # 0: of an earlier link, whose deliveries the home has put back.
-        return self.settle_slot(kind, slot - 1) if slot else 0
+        if slot == 0:
+            return 0  # Of an earlier link, whose deliveries the home has put back.
+        if self.adopting and not self.is_lent(delivery):
+            return self.gateway.settle(kind, self.number, slot - 1)
+        return self.settle_slot(kind, slot - 1)
 
     cdef int settle_slot(self, int kind, uint64_t slot) except -1:
         if self.heir is not None:
@@ -433,7 +458,10 @@ cdef class RemoteQueue(FollowingQueue):
         self.delivered += 1
         if consumer.no_ack:
             consumer.deliver(self, message, 0, redelivered)
-            self.settle_slot(SETTLE_ACK, slot)
+            if self.adopting and not self.holding:
+                self.gateway.settle(SETTLE_ACK, self.number, slot)
+            else:
+                self.settle_slot(SETTLE_ACK, slot)
         else:
             consumer.deliver(self, message, self.adopt(slot), redelivered)
         attachment.owed_messages += 1

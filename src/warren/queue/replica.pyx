@@ -230,18 +230,26 @@ cdef class Replicated(Backlog):
         return True
 
     def take_out(self, list slots not None):
-        """Of these slots, those that are ready are not any more; which."""
+        """Of these slots, those that are ready and may be with somebody are not ready; which.
+
+        What was never given out is not with anybody: whoever says that they hold it means another
+        message, of a fork that had one in its place.
+        """
         cdef uint64_t slot
         cdef SlotLog log
+        cdef Slot* entry
         cdef Chunk* chunk
         cdef int j
         taken = []
         for slot in slots:
             log = self.level(slot)
-            if log is None or self.entry_at(slot) is NULL:
+            entry = NULL if log is None else self.entry_at(slot)
+            if entry is NULL:
                 continue
             chunk = log.chunk_of(position_of(slot))
             j = position_of(slot) % CHUNK_SLOTS
+            if not (entry.flags & REDELIVERED or position_of(slot) < log.flagged_below):
+                continue
             if chunk.ready_bits[j >> 6] >> (j & 63) & 1:
                 log.take(position_of(slot))
                 self.ready -= 1
