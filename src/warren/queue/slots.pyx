@@ -31,7 +31,6 @@ cdef enum:
 
 
 @cython.final
-@cython.no_gc
 cdef class SlotLog:
     """Positions, and the message at each."""
 
