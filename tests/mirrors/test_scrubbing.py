@@ -13,8 +13,9 @@ from warren.testing import Cluster
 LONG_S = 60.0
 NODES = (1, 2, 3)
 COUNT = 400
-#: Not in the first chunk, which a new master reads.
-SPOILED = (130, 150, 151, 399)
+#: Not in the first chunk, which a new master reads; and not the newest, of which a mirror that is
+#: stopped at once does not know yet that all have it: such a one is no part of its copy.
+SPOILED = (130, 150, 151, 390)
 
 
 @pytest.fixture(autouse=True)
@@ -68,8 +69,7 @@ def test_a_mirror_mends_what_nobody_has_read(
     cluster.start(3)
     ring = await_ring(cluster, queue, synchronised=NODES)
     assert ring.master != cluster.nodes[2]
-    # Where its log and the master's share no point that is kept, it was copied anew instead.
-    assert mended(cluster, 3, queue) in {0, len(SPOILED)}
+    assert mended(cluster, 3, queue) == len(SPOILED)
     # It is the only one for a while: what it has now, it has by itself.
     for node in (1, 2):
         cluster.kill(node)
