@@ -30,7 +30,9 @@ cdef enum:
     SKIPPED_CHUNKS_MAX = 1 << 26
 
 
+# Seen by the collector, but not emptied by it: `__dealloc__` needs the journal.
 @cython.final
+@cython.no_gc_clear
 cdef class SlotLog:
     """Positions, and the message at each."""
 
