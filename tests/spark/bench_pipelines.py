@@ -1,15 +1,19 @@
 """How fast the pipelines are, and what the event journal costs: `make bench-spark`.
 
-Audit: a journal of so many events, with known losses, duplicates and unflagged redeliveries in it;
-each row is about one message, which is the worst a node can write. Archive: a queue into its lake.
-Scrub: a mirrored queue on three nodes. Journal: messages through a broker with it and without, in
-turns, so that both have the same machine.
+Audit and latency: a journal of so many events, with known losses, duplicates and unflagged
+redeliveries in it; each row is about one message, which is the worst a node can write. Archive: a
+queue into its lake. Scrub: a mirrored queue on three nodes. Journal: messages through a broker with
+it and without, in turns, so that both have the same machine. All of it takes some eight minutes on
+two cores that have nothing else to do.
 """
 
 from __future__ import annotations
 
 import argparse
 import array
+import contextlib
+import io
+import itertools
 import json
 import shutil
 import statistics
@@ -17,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,9 +35,11 @@ from pyspark.sql import SparkSession
 from spark_session import make_session
 
 from warren.spark.journal_files import SCHEMA, write_segment
+from warren.spark.pipelines import latency
 from warren.spark.pipelines.archive import Lake, run_archive
 from warren.spark.pipelines.audit import audit
 from warren.spark.pipelines.events import read_events
+from warren.spark.pipelines.jobs import GOOD, limits
 from warren.spark.pipelines.main import make_parser
 from warren.spark.pipelines.scrub_job import run_scrub_job
 from warren.testing import Cluster
@@ -41,7 +48,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent.parent / "cluster"))
 
 from bench.generator import PROGRAM, build
-from bench.measure import usage
+from bench.measure import usage, usage_of
 from rings import await_ring, mirror
 
 HERE = Path(__file__).parent
@@ -49,6 +56,8 @@ HERE = Path(__file__).parent
 SEGMENT = 131_072
 STEPS = ("publish", "confirm", "deliver", "ack")
 QUEUES = 4
+#: What the steps of a message take more or less, a power of two less one.
+JITTER_US = 4_095
 AUDIT_S = 60.0
 EVENTS_OF_BAR = 30_000_000
 JOURNAL_PERCENT = 15.0
@@ -99,8 +108,11 @@ def numbers(values: range) -> pa.Array:
 
 
 def _rows(queue: int, event: str, first: int, n: int, step: int) -> pa.Table:
-    began = 1_790_000_000_000_000 + step * 500
+    began = 1_790_000_000_000_000 + step * (JITTER_US + 1)
     at = numbers(range(began + first * 10, began + (first + n) * 10, 10))
+    # No two steps take the same time: alike ones would be counted faster than those of a broker.
+    mixed = pc.multiply(numbers(range(first, first + n)), 2_654_435_761 + 97_531 * step)
+    at = pc.add(at, pc.bit_wise_and(pc.shift_right(mixed, 15), JITTER_US))
 
     def same(value: Any, kind: pa.DataType) -> pa.Array:
         return pa.repeat(pa.scalar(value, kind), n)
@@ -124,21 +136,60 @@ def _rows(queue: int, event: str, first: int, n: int, step: int) -> pa.Table:
     return pa.Table.from_pydict({name: columns[name] for name in SCHEMA.names}, schema=SCHEMA)
 
 
-def bench_audit(spark: SparkSession, base: Path, events: int) -> None:
-    """The passes themselves, in a session that is warm."""
+def bench_audit(spark: SparkSession, base: Path, events: int) -> float:
+    """The passes themselves, in a session that is warm; how many seconds."""
     place, wrong = journal_of(base, events)
-    began_s = time.monotonic()
-    with read_events(spark, [place]) as rows:
-        queues = audit(rows).queues.collect()
-    took_s = time.monotonic() - began_s
-    found = {name: sum(row[name] for row in queues) for name in wrong}
-    assert found == wrong, f"found {found}, and there is {wrong}"
-    say(f"audit of {events:,} events, Spark running", timed(events, took_s))
+
+    def look() -> None:
+        with read_events(spark, [place]) as rows:
+            queues = audit(rows).queues.collect()
+        found = {name: sum(row[name] for row in queues) for name in wrong}
+        assert found == wrong, f"found {found}, and there is {wrong}"
+
+    spent = measured(look, {"CPU": jvm_of(spark)}, events)
+    say(f"audit of {events:,} events, Spark running", f"{timed(events, spent.took_s)}; {spent}")
     spark.catalog.clearCache()
+    return spent.took_s
 
 
-def bench_command(base: Path, events: int) -> None:
-    """What a user waits for: Spark's start, the audit, all tables and the report."""
+def bench_latency(spark: SparkSession, base: Path, events: int) -> float:
+    """All that the job computes before it draws."""
+    place, _ = journal_of(base, events)
+
+    def look() -> None:
+        with read_events(spark, [place]) as rows:
+            made = latency.steps(latency.times(rows)).cache()
+            minutes = latency.percentiles(made, 60).collect()
+            latency.outages(rows, 1000).collect()
+        seen = sum(row["n"] for row in minutes if row["step"] == "publish to deliver")
+        assert seen == events // len(STEPS) // QUEUES * QUEUES, seen
+
+    spent = measured(look, {"CPU": jvm_of(spark)}, events)
+    rate = f"{spent.took_s:.1f} s, {events / spent.took_s / 1000:,.0f} k/s"
+    say(f"latency of {events:,} events, Spark running", f"{rate}; {spent}")
+    spark.catalog.clearCache()
+    return spent.took_s
+
+
+def say_curve(name: str, took: dict[int, float]) -> None:
+    """How the time grows with the journal: what a million events more cost."""
+    sizes = sorted(took)
+    if len(sizes) < 2:
+        return
+    parts = [
+        f"{(took[big] - took[small]) / (big - small) * 1e6:.2f} s from {millions(small)} to "
+        f"{millions(big)}"
+        for small, big in itertools.pairwise(sizes)
+    ]
+    say(f"{name}, of a million events more", ", ".join(parts))
+
+
+def millions(count: int) -> str:
+    return f"{count / 1e6:g} M"
+
+
+def bench_command(base: Path, events: int) -> float:
+    """What a user waits for: Spark's start, the audit, all tables and the report; how long."""
     place, wrong = journal_of(base, events)
     out = base / "out"
     words = [sys.executable, "-m", "warren", "pipeline", "audit"]
@@ -156,6 +207,7 @@ def bench_command(base: Path, events: int) -> None:
         assert pq.read_table(out / f"audit_{table}").num_rows == count, name
     say(f"audit of {events:,} events, the whole command", timed(events, took_s))
     shutil.rmtree(out)
+    return took_s
 
 
 def journal_of(base: Path, events: int) -> tuple[Path, dict[str, int]]:
@@ -163,6 +215,7 @@ def journal_of(base: Path, events: int) -> tuple[Path, dict[str, int]]:
     place = base / f"journal-{events}"
     wrong = dict.fromkeys(("lost", "duplicates", "unflagged"), 1)
     if not place.exists():
+        doing(f"writing a journal of {events:,} events")
         part = place.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         write_journal(part, events)
@@ -181,19 +234,22 @@ def timed(events: int, took_s: float) -> str:
 
 
 def bench_archive(spark: SparkSession, base: Path, rows: int) -> None:
-    with broker(base / "archived") as (url, amqp, _):
+    with broker(base / "archived") as (url, amqp, pid):
+        doing(f"filling a queue with {rows:,} messages")
         fill(amqp, rows, "archive")
         options = {
             "endpoints": url,
             "queues": "archive-q000000",
             "cursor": "archive",
             "mode": "drain",
+            **limits(False, None),
         }
-        options["maxOffsetsPerTrigger"] = "250000"
         lake = Lake(base / "lake")
-        rate = rated(rows, lambda: run_archive(spark, options, lake, False, 1))
+        doing(f"archiving {rows:,} messages")
+        pids = {"CPU of Spark": jvm_of(spark), "broker": [pid]}
+        spent = measured(lambda: run_archive(spark, options, lake, False, 1), pids, rows)
         assert sum(int(one["rows"]) for one in lake.written()) == rows
-    say(f"archive of {rows:,} messages", f"{rate / 1000:,.0f} k/s")
+    say(f"archive of {rows:,} messages", f"{rows / spent.took_s / 1000:,.0f} k/s; {spent}")
     shutil.rmtree(base / "lake")
     shutil.rmtree(base / "archived")
 
@@ -201,18 +257,32 @@ def bench_archive(spark: SparkSession, base: Path, rows: int) -> None:
 # -- scrub -----------------------------------------------------------------------------------------
 
 
-def bench_scrub(spark: SparkSession, base: Path, rows: int) -> None:
-    """Messages of one queue, each read at three replicas."""
-    with Cluster(3, directory=base / "nodes") as cluster:
-        mirror(cluster, "^scrub", {"ha-mode": "all", "ha-sync-mode": "automatic"})
-        fill(cluster.url(1), rows, "scrub")
-        await_ring(cluster, "scrub-q000000", synchronised=[1, 2, 3])
-        urls = ",".join(cluster.management_url(n) for n in (1, 2, 3))
-        given = make_parser().parse_args(
-            ["scrub", "--endpoints", urls, "--queues", "scrub-q000000"]
-        )
-        rate = rated(3 * rows, lambda: run_scrub_job(spark, given))
-    say(f"scrub of {rows:,} messages on three nodes", f"{rate / 1000:,.0f} k/s read and compared")
+def bench_scrub(spark: SparkSession, base: Path, sizes: list[int]) -> None:
+    """Messages of one queue, each read at three replicas; the first size is to warm up."""
+    for rows in sizes:
+        with Cluster(3, directory=base / "nodes") as cluster:
+            mirror(cluster, "^scrub", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+            doing(f"filling a queue on three nodes with {rows:,} messages")
+            fill(cluster.url(1), rows, "scrub")
+            await_ring(cluster, "scrub-q000000", synchronised=[1, 2, 3])
+            urls = ",".join(cluster.management_url(n) for n in (1, 2, 3))
+            words = ["scrub", "--endpoints", urls, "--queues", "scrub-q000000"]
+            given = make_parser().parse_args(words)
+            doing(f"comparing {rows:,} messages at three replicas")
+            pids = {
+                "CPU of Spark": jvm_of(spark),
+                "brokers": [cluster.pid(n) for n in (1, 2, 3)],
+            }
+            spent = measured(lambda given=given: run_scrub(spark, given), pids, 3 * rows)
+        shutil.rmtree(base / "nodes")
+        rate = f"{3 * rows / spent.took_s / 1000:,.0f} k/s read and compared"
+        say(f"scrub of {rows:,} messages on three nodes", f"{rate}; {spent}")
+
+
+def run_scrub(spark: SparkSession, given: argparse.Namespace) -> None:
+    """Its tables are nobody's business here."""
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        assert run_scrub_job(spark, given) == GOOD, said.getvalue()
 
 
 # -- journal ---------------------------------------------------------------------------------------
@@ -231,6 +301,7 @@ def bench_flow(base: Path, name: str, rounds: int, words: list[str]) -> None:
         for is_on in (False, True) if number % 2 else (True, False):
             config = {"journal.enabled": True, "journal.interval": 5} if is_on else {}
             place = base / f"flow-{number}-{is_on}"
+            doing(f"journal, {name}: round {number + 1} of {rounds}, {'on' if is_on else 'off'}")
             with broker(place, config) as (_, amqp, pid):
                 before_s = usage(pid).cpu_s
                 told = load(amqp, [*words, "--seconds", str(FLOW_S)])
@@ -262,13 +333,42 @@ def noted(journal: Path) -> int:
 
 
 def say(what: str, text: str) -> None:
+    doing("")
     print(f"  {what:<46}{text}", flush=True)
 
 
-def rated(count: int, work: Callable[[], object]) -> float:
+def doing(what: str) -> None:
+    """What is being done, where somebody looks: the line is gone with the next."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[2K{what and f'  ... {what}'}")
+        sys.stderr.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Of some work: how long, and the CPU for each of so many things, by who has used it."""
+
+    took_s: float
+    cpu_us: dict[str, float]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {us:.2f} µs" for name, us in self.cpu_us.items()) + " each"
+
+
+def measured(work: Callable[[], object], pids: dict[str, list[int]], count: int) -> Spent:
+    """CPU counts on a busy machine, too, where times say little."""
+    before = {name: usage_of(some).cpu_s for name, some in pids.items()}
     began_s = time.monotonic()
     work()
-    return count / (time.monotonic() - began_s)
+    took_s = time.monotonic() - began_s
+    after = {name: usage_of(some).cpu_s for name, some in pids.items()}
+    return Spent(took_s, {name: (after[name] - before[name]) / count * 1e6 for name in pids})
+
+
+def jvm_of(spark: SparkSession) -> list[int]:
+    """The process of Spark; its Python workers are below it."""
+    assert spark._jvm is not None
+    return [int(spark._jvm.java.lang.ProcessHandle.current().pid())]
 
 
 @contextmanager
@@ -304,45 +404,66 @@ def load(amqp: str, words: list[str]) -> dict[str, Any]:
     return told
 
 
+def sizes_of(text: str) -> list[int]:
+    return [int(one) for one in text.split(",")]
+
+
+PARTS = ("journal", "audit", "latency", "archive", "scrub")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", default="1000000,10000000,30000000", help="events of the audit")
-    parser.add_argument("--messages", type=int, default=1_000_000, help="of archive and scrub")
-    parser.add_argument("--only", choices=("audit", "archive", "scrub", "journal"))
+    parser.add_argument(
+        "--rows", type=sizes_of, default="1000000,10000000,30000000", help="events of the journals"
+    )
+    parser.add_argument(
+        "--archived", type=sizes_of, default="250000,1000000,4000000", help="messages of archives"
+    )
+    parser.add_argument(
+        "--scrubbed", type=sizes_of, default="100000,300000,1000000", help="messages of scrubs"
+    )
+    parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the journal's cost")
-    parser.add_argument("--journals", metavar="DIR", help="keep the audit's journals here")
+    parser.add_argument("--journals", metavar="DIR", help="keep the journals of events here")
     given = parser.parse_args()
-
-    def wanted(name: str) -> bool:
-        return given.only in {None, name}
-
+    wanted = PARTS if given.only is None else (given.only,)
     base = Path(tempfile.mkdtemp(prefix="warren-bench"))
     journals = base if given.journals is None else Path(given.journals)
     print("pipelines, on two cores", flush=True)
+    began_s = time.monotonic()
     try:
-        if given.only != "audit":
-            build()
-        if wanted("journal"):
-            bench_journal(base, given.rounds)
-        if given.only == "journal":
-            return
-        sizes = [int(one) for one in given.rows.split(",")]
-        if wanted("audit"):
-            for events in sizes:
-                bench_command(journals, events)
-        spark = make_session("local[2,4]", "2g")
-        if wanted("audit"):
-            bench_audit(spark, journals, 100_000)  # A session's first job is slow.
-            for events in sizes:
-                bench_audit(spark, journals, events)
-        if wanted("archive"):
-            bench_archive(spark, base, 20_000)
-            bench_archive(spark, base, given.messages)
-        if wanted("scrub"):
-            bench_scrub(spark, base, given.messages)
-        spark.stop()
+        run(given, wanted, base, journals)
     finally:
         shutil.rmtree(base, ignore_errors=True)
+    say("all of it took", f"{(time.monotonic() - began_s) / 60:.1f} minutes")
+
+
+def run(given: argparse.Namespace, wanted: Sequence[str], base: Path, journals: Path) -> None:
+    if {"journal", "archive", "scrub"} & set(wanted):
+        build()
+    if "journal" in wanted:
+        bench_journal(base, given.rounds)
+    if "audit" in wanted:
+        took = {events: bench_command(journals, events) for events in given.rows}
+        say_curve("audit, the whole command", took)
+    if tuple(wanted) == ("journal",):
+        return
+    doing("starting Spark")
+    spark = make_session("local[2,4]", "2g")
+    # A session's first job is slow.
+    if "audit" in wanted:
+        bench_audit(spark, journals, 100_000)
+        say_curve("audit", {events: bench_audit(spark, journals, events) for events in given.rows})
+    if "latency" in wanted:
+        bench_latency(spark, journals, 100_000)
+        took = {events: bench_latency(spark, journals, events) for events in given.rows}
+        say_curve("latency", took)
+    if "archive" in wanted:
+        for rows in (20_000, *given.archived):
+            bench_archive(spark, base, rows)
+    if "scrub" in wanted:
+        bench_scrub(spark, base, [20_000, *given.scrubbed])
+    spark.stop()
 
 
 if __name__ == "__main__":

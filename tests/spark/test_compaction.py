@@ -13,6 +13,7 @@ from source_rows import source_rows
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines import archive
 from warren.spark.pipelines.archive import Lake, compact, write_batch
+from warren.spark.pipelines.replay import choose
 
 
 @pytest.fixture
@@ -48,6 +49,20 @@ def test_a_batch_that_may_be_written_again_is_left_alone(spark: SparkSession, pl
     before, after = compact(spark, place)
     assert (before, after) == (after, before)
     assert rows_of(place) == ALL
+
+
+@pytest.mark.parametrize("name", ["007", "a b/{x}[1]*=%2F"])
+def test_queues_keep_their_names(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    lake = Lake(tmp_path / "archive")
+    lake.prepare()
+    for batch in range(2):
+        write_batch(source_rows(spark, [{"queue": name, "seq": batch}]), batch, lake)
+        (lake.checkpoint / "commits").mkdir(parents=True, exist_ok=True)
+        (lake.checkpoint / "commits" / str(batch)).write_text("v1\n{}")
+    assert [queue["queue"] for one in lake.written() for queue in one["queues"]] == [name] * 2
+    assert [row["queue"] for row in choose(spark, lake.path, None).collect()] == [name] * 2
+    assert compact(spark, lake) == (2, 1)
+    assert [row["queue"] for row in choose(spark, lake.path, None).collect()] == [name] * 2
 
 
 @pytest.mark.parametrize("killed_at", ["rename", "remove", "move"])

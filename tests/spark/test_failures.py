@@ -255,6 +255,8 @@ def test_journals_without_events_are_named(
          "the disk is full (/lake/a.parquet): make room and give the same command again"),
         ("java.lang.OutOfMemoryError: Java heap space", "--memory"),
         ("java.io.FileNotFoundException: /lake/x (Permission denied)", "written to (/lake/x)"),
+        ("[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back.",
+         "did not start within ten seconds"),
         ("[WHAT] something else SQLSTATE: 1\n at z", "[WHAT] something else SQLSTATE: 1"),
     ],
 )  # fmt: skip

@@ -10,6 +10,7 @@ from journal_rows import plain_life, row, without
 from pyspark.sql import SparkSession
 
 from warren.spark.errors import WarrenError
+from warren.spark.pipelines import session
 from warren.spark.pipelines.events import EVENTS
 from warren.spark.pipelines.main import main, make_parser
 from warren.spark.pipelines.places import local_path
@@ -70,3 +71,23 @@ def test_places_may_be_uris_of_local_files() -> None:
     assert local_path("/a:b/c") == Path("/a:b/c")
     with pytest.raises(WarrenError, match="no local path"):
         local_path("s3a://bucket/lake")
+
+
+def test_what_is_missing_is_said_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With a Spark it would take the time of its start.
+    monkeypatch.setattr(session, "open_session", None)
+    assert main(["audit", "--journal", str(tmp_path / "nowhere")]) == 1
+    assert f"no event journal in {tmp_path / 'nowhere'}" in capsys.readouterr().err
+
+
+def test_a_java_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert main(["audit", "--journal", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "Spark needs Java 17" in said
+    assert f"no bin/java in JAVA_HOME ({tmp_path})" in said

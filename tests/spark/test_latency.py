@@ -61,6 +61,7 @@ def test_messages_are_counted_by_how_long_they_took(spark: SparkSession) -> None
         for event in ("publish", "confirm")
     ]
     made = latency.steps(latency.times(spark.createDataFrame(rows, EVENTS)))
+    assertSchemaEqual(made.schema, latency.TOOK)
     found = latency.histogram(made)
     assertSchemaEqual(found.schema, latency.HISTOGRAM)
     counted = {latency.class_from(r["class"]): r["n"] for r in found.collect()}

@@ -30,6 +30,18 @@ def test_tasks_are_counted_and_the_line_goes_away(spark: SparkSession, capsys: A
     assert capsys.readouterr().out == "a line that stays\n"
 
 
+def test_what_is_being_done_is_said_before_there_is_a_spark() -> None:
+    screen = Terminal()
+    with progress.shown("audit", None, screen):
+        progress.phase("starting Spark")
+        end_s = time.monotonic() + 30
+        while "audit: starting Spark" not in screen.getvalue():
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+    assert screen.getvalue().endswith("\r\x1b[2K")
+    progress.phase("nobody looks any more")
+
+
 def test_nothing_is_drawn_where_nobody_looks(spark: SparkSession) -> None:
     screen = io.StringIO()
     with progress.shown("audit", spark, screen):

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 from source_rows import source_rows
 
 from warren.spark.pipelines import scrub
+from warren.spark.pipelines.bucket_sums import BUCKET, CONTENT, BucketSums
 from warren.spark.pipelines.jobs import BAD, GOOD
 from warren.spark.pipelines.main import make_parser
 from warren.spark.pipelines.scrub_job import run_scrub_job
@@ -52,11 +54,14 @@ def test_what_differs_is_found_exactly(spark: SparkSession, tmp_path: Path) -> N
     copies["a"].append({"seq": 9000, "body": b"more"})
     copies["b"][0] = {**copies["b"][0], "headers": {"y": "2", "x": "1"}}
     rows = rows_of(spark, copies)
-    checks = scrub.checksums(rows, compared(spark))
+    checks = scrub.checksums(sums_of(spark, rows), compared(spark))
     assertSchemaEqual(checks.schema, scrub.CHECKSUMS)
     bad = {(one["bucket"]) for one in checks.where("not agrees").collect()}
     assert bad == {0, 1, 2}
     found = scrub.differences(rows, compared(spark))
+    agreed = scrub.settled(checks, found)
+    assertSchemaEqual(agreed.schema, scrub.CHECKSUMS)
+    assertDataFrameEqual(agreed, checks)
     expected = [
         ("q", 1, "a", scrub.OTHER),
         ("q", 5000, "b", scrub.OTHER),
@@ -67,7 +72,7 @@ def test_what_differs_is_found_exactly(spark: SparkSession, tmp_path: Path) -> N
     rows.write.parquet(str(tmp_path / "rows"))
     theirs = duckdb.sql(f"""
         select bucket from (
-            select seq // {scrub.BUCKET} as bucket, replica,
+            select seq // {BUCKET} as bucket, replica,
                    list((seq, body, cardinality(headers)) order by seq) as held
             from '{tmp_path}/rows/*.parquet' group by all)
         group by bucket having count(distinct held) > 1 order by bucket""").fetchall()
@@ -76,9 +81,70 @@ def test_what_differs_is_found_exactly(spark: SparkSession, tmp_path: Path) -> N
 
 def test_equal_replicas_agree(spark: SparkSession) -> None:
     rows = rows_of(spark, {node: messages(50) for node in NODES})
-    checks = scrub.checksums(rows, compared(spark)).collect()
+    checks = scrub.checksums(sums_of(spark, rows), compared(spark)).collect()
     assert [(one["messages"], one["agrees"]) for one in checks] == [(50, True)] * 3
     assert scrub.differences(rows, compared(spark)).collect() == []
+
+
+def test_the_order_of_headers_is_no_difference(spark: SparkSession) -> None:
+    copies = {node: messages(50) for node in NODES}
+    copies["b"][7] = {**copies["b"][7], "headers": {"y": "2", "x": "1"}}
+    rows = rows_of(spark, copies)
+    checks = scrub.checksums(sums_of(spark, rows), compared(spark))
+    found = scrub.differences(rows, compared(spark))
+    assert found.collect() == []
+    assert [row["agrees"] for row in scrub.settled(checks, found).collect()] == [True] * 3
+
+
+def sum_of(batches: list[pa.RecordBatch]) -> list[tuple[int, int, int]]:
+    sums = BucketSums()
+    for batch in batches:
+        sums.add(batch)
+    sums.finish()
+    return sums.found
+
+
+def sums_of(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """As tasks make them, a replica at a time."""
+    found = [
+        ("q", node, *one)
+        for node in NODES
+        for one in sum_of(
+            rows.where(f"replica = '{node}'").orderBy("seq").toArrow().combine_chunks().to_batches()
+        )
+    ]
+    return spark.createDataFrame(found, scrub.SUMS)
+
+
+def test_a_sum_depends_on_the_messages_alone(spark: SparkSession) -> None:
+    table = source_rows(spark, messages(5000)).coalesce(1).toArrow()
+    whole = sum_of(table.combine_chunks().to_batches())
+    assert [(bucket, count) for bucket, count, _ in whole] == [(0, 4096), (1, 904)]
+    assert sum_of(table.to_batches(max_chunksize=7)) == whole
+    assert sum_of(table.to_batches(max_chunksize=4096)) == whole
+    # A value goes to its neighbour, an empty text is none, a header goes to another message.
+    assert len({checksum for [(_, _, checksum)] in map(sum_of, _alike())}) == len(_alike())
+
+
+def _alike() -> list[list[pa.RecordBatch]]:
+    kind = pa.map_(pa.string(), pa.string())
+    fixed = {name: pa.nulls(2, pa.string()) for name in CONTENT}
+    fixed["seq"] = pa.array([1, 2])
+    plain = {**fixed, "headers": pa.array([[("a", "b")], []], kind)}
+    rows = [
+        plain,
+        {**plain, "headers": pa.array([[], [("a", "b")]], kind)},
+        {**plain, "headers": pa.array([[("a", None)], []], kind)},
+        {**plain, "headers": pa.array([[("ab", "")], []], kind)},
+        {**plain, "seq": pa.array([1, 3])},
+        {**plain, "body": pa.array([b"ab", b""])},
+        {**plain, "body": pa.array([b"a", b"b"])},
+        {**plain, "body": pa.array([b"ab", None])},
+        {**plain, "message_id": pa.array(["ab", None])},
+        {**plain, "priority": pa.array([0, None], pa.int8())},
+        {**plain, "priority": pa.array([None, 0], pa.int8())},
+    ]
+    return [[pa.RecordBatch.from_pydict(one)] for one in rows]
 
 
 @pytest.fixture

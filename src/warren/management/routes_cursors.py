@@ -385,7 +385,7 @@ async def read_range(call: Call) -> Answer:
     return await _read_at_home(call)
 
 
-async def _read_block(call: Call, queue: AmqpQueue) -> Answer:
+async def _read_block(call: Call, queue: AmqpQueue, mends: bool = True) -> Answer:
     first, end = number_in_query(call, "from", 0), number_in_query(call, "to", ALL)
     cursors.check_range(queue, first, call.query.get("incarnation", ""))
     rows_max = min(number_in_query(call, "rows", BLOCK_ROWS_MAX), BLOCK_ROWS_MAX)
@@ -399,6 +399,7 @@ async def _read_block(call: Call, queue: AmqpQueue) -> Answer:
         list(known.times) if known is not None else [],
         call.flag("body", True),
         call.flag("headers", True),
+        mends,
     )
     calm = call.context.calm
     pace, patient_s = CalmPace(calm), time.monotonic() + MEND_PATIENCE_S
@@ -461,8 +462,11 @@ async def get_replica_info(call: Call, queue: AmqpQueue) -> Answer:
 
 @at_replica
 async def read_replica(call: Call, queue: AmqpQueue) -> Answer:
-    """A range of one node's own replica of a mirrored queue, as a block of columns."""
-    return await _read_block(call, queue)
+    """A range of one node's own replica of a mirrored queue, as a block of columns.
+
+    As it is: who compares replicas is to see what one lacks, and not what the others have.
+    """
+    return await _read_block(call, queue, mends=False)
 
 
 _QUEUE = "/queues/{vhost}/{name}"

@@ -20,6 +20,7 @@ cdef class BlockBuilder:
     cdef uint64_t window_start
     cdef bint with_body
     cdef bint with_headers
+    cdef bint mends                    # another replica is asked for what cannot be read
     cdef Column seq, enqueued_at, published_at, exchange, routing_key, message_id, correlation_id
     cdef Column content_type, expiration, delivery_mode, priority, redelivered, body
     cdef Column headers, header_keys, header_values

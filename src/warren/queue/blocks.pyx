@@ -43,8 +43,11 @@ cdef class BlockBuilder:
     """See the module's text. `fill` until `next` is the end wanted, then `finish`."""
 
     def __init__(self, uint64_t first, cursor, list times not None, bint with_body=True,
-                 bint with_headers=True):
-        """`cursor` None: of a queue that is only looked at."""
+                 bint with_headers=True, bint mends=True):
+        """`cursor` None: of a queue that is only looked at.
+
+        `mends`: another replica is asked for what cannot be read here.
+        """
         self.first = self.next = first
         self.complete_from = ~<uint64_t>0 if cursor is None else cursor.complete_from
         self.opened_before = 0 if cursor is None else cursor.opened_before
@@ -52,6 +55,7 @@ cdef class BlockBuilder:
         self.time_at = bisect_right(times, first, key=lambda mark: mark[1])
         self.with_body = with_body
         self.with_headers = with_headers
+        self.mends = mends
         self.window = b""
         self.seq = Column("seq", "i64")
         self.enqueued_at = Column("enqueued_at", "i64")
@@ -89,7 +93,8 @@ cdef class BlockBuilder:
             spilled = chunk is not NULL and chunk.live and chunk.slots is NULL
             if chunk is NULL or chunk.live == 0 or (
                     spilled and not load_slots(log, chunk, number * CHUNK_SLOTS)):
-                if spilled and queue.mirror is not None and queue.mirror.has_others():
+                if (spilled and self.mends and queue.mirror is not None
+                        and queue.mirror.has_others()):
                     queue.lose_chunk(log, self.next)
                     continue
                 number = min((number + 1) * CHUNK_SLOTS, end)
@@ -107,7 +112,8 @@ cdef class BlockBuilder:
                         message = (self.message_at(log, entry.content >> 1)
                                    if entry.content & 1 else message_of(entry))
                         if message is None:
-                            if queue.mirror is not None and queue.mirror.asks_for(self.next):
+                            if (self.mends and queue.mirror is not None
+                                    and queue.mirror.asks_for(self.next)):
                                 # Another replica is asked for it: who reads comes again.
                                 end = self.next
                                 break

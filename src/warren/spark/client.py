@@ -7,6 +7,7 @@ next endpoint, for longer than a failover takes; what the broker refuses is not.
 from __future__ import annotations
 
 import base64
+import copy
 import http.client
 import json
 import ssl
@@ -41,6 +42,14 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({', '.join(self.endpoints)})"
+
+    def preferring(self, endpoint: str | None) -> Client:
+        """The same with one of its endpoints to be asked first, and the others if that fails."""
+        other = copy.copy(self)
+        if endpoint is not None:
+            other.endpoints = [endpoint, *(one for one in self.endpoints if one != endpoint)]
+            other._current = 0
+        return other
 
     # -- one request -------------------------------------------------------------------------------
 

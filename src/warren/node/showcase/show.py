@@ -61,24 +61,28 @@ class Status:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LINE_S)
-            place = await asyncio.to_thread(self._place)
-            self._show(place)
+            self._show(*await asyncio.to_thread(self._place))
 
-    def _place(self) -> str:
-        """Where the queue is; asked for aside, since a node that is gone takes its time."""
+    def _place(self) -> tuple[str, str]:
+        """Where the queue is, at length and in short.
+
+        Asked for aside, since a node that is gone takes its time.
+        """
         try:
             row = self._nodes.ask("GET", f"/queues/%2F/{QUEUE}")
             synced = len(row.get("synchronised_slave_nodes") or ())
             mirrors = len(row.get("slave_nodes") or ())
-            text = f"master {row['node'].partition('@')[0]}, {synced} of {mirrors} mirrors in sync"
-            if self.lake is not None:
-                rows = archived_rows(self.lake)
-                text += f", {rows:,} archived" if rows else ", the archive starts"
+            master = row["node"].partition("@")[0]
         except (LocalNodeError, KeyError, TypeError):
-            return "nobody answers"
-        return text
+            return "nobody answers", "nobody answers"
+        archived = ""
+        if self.lake is not None:
+            rows = archived_rows(self.lake)
+            archived = f", {rows:,} archived" if rows else ", the archive starts"
+        long = f"master {master}, {synced} of {mirrors} mirrors in sync"
+        return long + archived, f"master {master} + {synced}/{mirrors}{archived}"
 
-    def _show(self, place: str) -> None:
+    def _show(self, place: str, short: str) -> None:
         now_s, before = time.monotonic(), self._before
         rate = (self._ledger.received - before[1]) / max(0.001, now_s - before[0])
         self._before = (now_s, self._ledger.received)
@@ -89,6 +93,11 @@ class Status:
         )
         if self._is_terminal:
             width = shutil.get_terminal_size().columns - 1
+            if len(line) > width:
+                line = (
+                    f"{rate:,.0f}/s, {ledger.confirmed:,} confirmed, p99 {ledger.p99_ms():.0f} ms, "
+                    f"{short}"
+                )
             sys.stdout.write(f"\r\x1b[2K{line[:width]}")
         elif now_s - self._shown_s >= PLAIN_LINE_S:
             self._shown_s = now_s

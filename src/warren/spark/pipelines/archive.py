@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from warren.spark.pipelines.audit import shaped
 from warren.spark.pipelines.problems import reason
 
 CURSOR = "archive"
+#: Files that a task may have open before it begins to sort its rows by where they go.
+OPEN_FILES = 16
 #: What an archive has of each queue.
 COUNTS = StructType(
     [
@@ -109,7 +111,7 @@ def day_of() -> Column:
     Where the broker does not know when that was, it is the day it was published, or 1970.
     """
     came = F.coalesce("enqueued_at", "published_at", F.lit("1970-01-01").cast("timestamp"))
-    return F.date_format(came, "yyyy-MM-dd")
+    return F.to_date(came).cast("string")
 
 
 def archived(rows: DataFrame) -> DataFrame:
@@ -134,26 +136,62 @@ def counted(rows: DataFrame) -> DataFrame:
 
 def write_batch(rows: DataFrame, batch: int, lake: Lake) -> int:
     """Write a batch, in place of what an attempt before left of it; how many rows it has."""
-    table = archived(rows).withColumn("batch", F.lit(batch).cast("long")).persist()
+    table = archived(rows).withColumn("batch", F.lit(batch).cast("long"))
     try:
-        if not lake.as_delta:
-            # Tasks that a killed driver left would be taken for this batch's own.
-            lake.forget(batch)
-        queues = [row.asDict() for row in counted(table).collect()]
+        write = _append_to_delta if lake.as_delta else _write_files
+        queues = write(table, batch, lake)
         count = sum(int(one["messages"]) for one in queues)
-        if count and lake.as_delta:
-            delta.append_batch(table, batch, lake.data)
-        elif count:
-            table.write.mode("append").partitionBy("dt", "queue", "batch").parquet(str(lake.data))
         lake.note(batch, count, queues=queues)
     except Exception:
         if not lake.as_delta:
             # Readers that know nothing of the list of batches are not to find half of one.
             lake.forget(batch)
         raise
+    return count
+
+
+def _append_to_delta(table: DataFrame, batch: int, lake: Lake) -> list[dict[str, Any]]:
+    table = table.persist()
+    try:
+        queues = _counts(table)
+        if queues:
+            delta.append_batch(table, batch, lake.data)
     finally:
         table.unpersist()
-    return count
+    return queues
+
+
+def _write_files(table: DataFrame, batch: int, lake: Lake) -> list[dict[str, Any]]:
+    # Tasks that a killed driver left would be taken for this batch's own.
+    lake.forget(batch)
+    # A task has rows of one queue, and of a day or two: it need not sort them to write their files.
+    table.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", OPEN_FILES)
+    table.write.mode("append").partitionBy("dt", "queue", "batch").parquet(str(lake.data))
+    folders = sorted(map(str, lake.data.glob(f"dt=*/queue=*/batch={batch}")))
+    if not folders:
+        return []
+    # What is counted is what is in the files: reading them is cheaper than keeping the rows.
+    return _counts(read_files(table.sparkSession, lake.data, folders, table.schema))
+
+
+def _counts(table: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in counted(table).collect()]
+
+
+def read_files(
+    spark: SparkSession, data: Path, places: Sequence[str], schema: StructType | None = None
+) -> DataFrame:
+    """Rows of some files or directories of an archive; without a schema, as the files say.
+
+    Left to itself Spark takes a queue that is named 007 for the number 7.
+    """
+    reader = spark.read.option("basePath", str(data))
+    if schema is None:
+        # Archives grow over years: where a column was added, older files lack it.
+        found = spark.read.options(basePath=str(data), mergeSchema="true").parquet(*places).schema
+        queue = StructField("queue", StringType())
+        schema = StructType([queue if one.name == queue.name else one for one in found.fields])
+    return reader.schema(schema).parquet(*places)
 
 
 def summed(batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -253,7 +291,7 @@ def _compact_day(spark: SparkSession, lake: Lake, day: Path, settled: set[int]) 
         return
     work, done = lake.path / "_compacting", lake.path / "_compacted"
     shutil.rmtree(work, ignore_errors=True)
-    rows = spark.read.option("basePath", str(lake.data)).parquet(*map(str, chosen))
+    rows = read_files(spark, lake.data, [str(one) for one in chosen])
     before, count = _files(chosen), rows.count()
     ordered = rows.repartition("queue").sortWithinPartitions("queue", "seq")
     ordered.drop("dt", "batch").write.partitionBy("queue").parquet(str(work))

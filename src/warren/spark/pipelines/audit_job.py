@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from warren.spark.pipelines import report
+from warren.spark.pipelines import progress, report
 from warren.spark.pipelines.audit import Audit, audit
 from warren.spark.pipelines.events import BLOCK, LEVEL_SHIFT, QUEUE, read_events
 from warren.spark.pipelines.firehose_job import run_firehose_audit
@@ -45,6 +45,7 @@ def run_audit_job(spark: SparkSession, given: argparse.Namespace) -> int:
     if not given.journal:
         return run_firehose_audit(spark, given, connection_options(given))
     with read_events(spark, [local_path(one) for one in given.journal]) as events:
+        progress.phase("adding up")
         found = audit(events, every=given.every)
         queues = [row.asDict() for row in show("Queues", found.queues, limit=200)]
         total = totals(found.queues)
@@ -101,7 +102,9 @@ def _write_audit(
         "audit_duplicate": found.duplicates,
         "audit_unflagged": found.unflagged,
     }
+    progress.phase("writing tables")
     write_tables(out, tables)
+    progress.phase("drawing the report")
     seconds = seconds_of(events)
     parts = [
         report.section(

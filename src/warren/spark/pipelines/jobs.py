@@ -10,6 +10,7 @@ from warren.spark.pipelines.archive import COUNTS, CURSOR, Lake, compact, run_ar
 from warren.spark.pipelines.output import say, show, write_tables
 from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.replay import Replay, Target, choose, log_of, plan
+from warren.spark.pipelines.sizes import BATCH_BYTES, BATCH_ROWS, DELTA_BYTES, DELTA_ROWS
 
 GOOD, BAD = 0, 1
 
@@ -41,7 +42,7 @@ def run_archive_job(spark: SparkSession, given: argparse.Namespace) -> int:
         "cursor": given.cursor or CURSOR,
         "mode": given.mode,
         "startingOffsets": given.starting_offsets,
-        "maxOffsetsPerTrigger": str(given.batch_rows),
+        **limits(lake.as_delta, given.batch_rows),
     }
     lake.prepare()
     known = {int(one["batch"]) for one in lake.written()}
@@ -53,6 +54,12 @@ def run_archive_job(spark: SparkSession, given: argparse.Namespace) -> int:
     write_tables(lake.path, {"archive_count": whole})
     say(f"\n{rows:,} messages archived in {lake.data}; {sum_rows(lake):,} in all")
     return GOOD
+
+
+def limits(as_delta: bool, rows: int | None) -> dict[str, str]:
+    """Of a batch of an archive: so many messages, and fewer when they are large."""
+    usual, size = (DELTA_ROWS, DELTA_BYTES) if as_delta else (BATCH_ROWS, BATCH_BYTES)
+    return {"maxOffsetsPerTrigger": str(rows or usual), "maxBytesPerTrigger": str(size)}
 
 
 def sum_rows(lake: Lake) -> int:

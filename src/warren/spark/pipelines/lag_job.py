@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from warren.spark.pipelines import lag, report
+from warren.spark.pipelines import lag, progress, report
 from warren.spark.pipelines.events import read_events
 from warren.spark.pipelines.jobs import BAD, GOOD
 from warren.spark.pipelines.journal_reports import (
@@ -34,6 +34,7 @@ BARS = 20
 
 def run_lag_job(spark: SparkSession, given: argparse.Namespace) -> int:
     with read_events(spark, [local_path(one) for one in given.journal]) as events:
+        progress.phase("reading the journal")
         samples = lag.samples(events).cache()
         tables = {
             "lag_mirror": lag.per_mirror(samples).cache(),
@@ -54,8 +55,10 @@ def run_lag_job(spark: SparkSession, given: argparse.Namespace) -> int:
         good, text = lag_verdict(mirrors, given.fail_over_ms)
         say(f"\n{text}")
         if given.out:
+            progress.phase("writing tables")
             out = local_path(given.out)
             write_tables(out, tables)
+            progress.phase("drawing the report")
             seconds = seconds_of(events)
             parts = _parts(events, seconds, tables, samples)
             figures = _tiles(mirrors, tables, good)

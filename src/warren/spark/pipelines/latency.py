@@ -43,6 +43,16 @@ OUTAGES = StructType(
         StructField("refused", LongType()),
     ]
 )
+#: So many messages whose publishing began in a second took so many microseconds for a step.
+TOOK = StructType(
+    [
+        *_KEY,
+        StructField("step", StringType()),
+        StructField("second", TimestampType()),
+        StructField("us", LongType()),
+        StructField("n", LongType()),
+    ]
+)
 HISTOGRAM = StructType(
     [
         StructField("step", StringType()),
@@ -61,6 +71,10 @@ STEPS = {
 }
 #: So long after an outage what comes again still belongs to it.
 AFTERMATH_S = 5
+#: What is so near to a window in time is looked at.
+NEAR_S = 10
+#: Windows that every task gets a copy of.
+FEW_GAPS = 100_000
 
 
 def _ms(later: Column, earlier: Column) -> Column:
@@ -70,31 +84,60 @@ def _ms(later: Column, earlier: Column) -> Column:
 def times(events: DataFrame) -> DataFrame:
     """When each message first was published, confirmed, delivered and acknowledged."""
     wanted = ("publish", "confirm", "deliver", "ack")
+    about = events.where(F.col("event").isin(*wanted))
+    # Of a long journal each message is a row here: a number is a fraction of its queue's names.
+    alone = Window.orderBy(*QUEUE)
+    names = about.select(*QUEUE).distinct().withColumn("number", F.row_number().over(alone)).cache()
     firsts = [F.min(F.when(F.col("event") == name, F.col("at"))).alias(name) for name in wanted]
-    return (
-        by_message(events.where(F.col("event").isin(*wanted))).groupBy(*QUEUE, "seq").agg(*firsts)
+    found = (
+        by_message(
+            about.join(F.broadcast(names), [*QUEUE]).select("number", "event", "at", "seq", "count")
+        )
+        .groupBy("number", "seq")
+        .agg(*firsts)
     )
+    return found.join(F.broadcast(names), "number").select(*QUEUE, "seq", *wanted)
 
 
 def steps(found: DataFrame) -> DataFrame:
-    """A row for each step that a message has made; `found` as `times` makes it."""
+    """How many messages of each second of publishing took how long for each step.
+
+    `found` as `times` makes it. Many messages share a microsecond, so all that is asked of them is
+    asked of far fewer rows.
+    """
     pieces = [
-        F.struct(F.lit(name).alias("step"), _ms(F.col(to), F.col(start)).alias("ms"))
+        F.struct(
+            F.lit(name).alias("step"),
+            (F.unix_micros(F.col(to)) - F.unix_micros(F.col(start))).alias("us"),
+        )
         for name, (start, to) in STEPS.items()
     ]
-    return (
-        found.select(*QUEUE, "publish", F.explode(F.array(*pieces)).alias("it"))
-        .select(*QUEUE, "publish", "it.step", "it.ms")
-        .where(F.col("ms").isNotNull() & F.col("publish").isNotNull())
+    made = (
+        found.where(F.col("publish").isNotNull())
+        .select(*QUEUE, beginning(F.col("publish"), 1).alias("second"), F.explode(F.array(*pieces)))
+        .select(*QUEUE, "second", "col.step", "col.us")
+        .where(F.col("us").isNotNull())
     )
+    grouped = made.groupBy(*QUEUE, "step", "second", "us").agg(F.count("*").alias("n"))
+    return shaped(grouped, TOOK)
+
+
+def _points(*shares: float) -> Column:
+    """Of `us`, in milliseconds.
+
+    Exact ones: a journal of a day fits, and nobody has to wonder about the digits.
+    """
+    found = F.percentile("us", F.array(*map(F.lit, shares)), F.col("n"))
+    return F.transform(found, lambda us: us / 1000.0)
 
 
 def percentiles(made: DataFrame, step_s: int) -> DataFrame:
     """Of each step for each queue and so many seconds of publishing; `made` as by `steps`."""
-    # Exact ones: a journal of a day fits, and nobody has to wonder about the digits.
-    points = F.percentile("ms", F.array(F.lit(0.5), F.lit(0.99), F.lit(0.999)))
-    grouped = made.groupBy(*QUEUE, "step", beginning(F.col("publish"), step_s).alias("minute")).agg(
-        F.count("*").alias("n"), points.alias("p"), F.max("ms").alias("max_ms")
+    start = beginning(F.col("second"), step_s).alias("minute")
+    grouped = made.groupBy(*QUEUE, "step", start).agg(
+        F.sum("n").alias("n"),
+        _points(0.5, 0.99, 0.999).alias("p"),
+        (F.max("us") / 1000.0).alias("max_ms"),
     )
     named = grouped.withColumns(
         {"p50_ms": F.col("p")[0], "p99_ms": F.col("p")[1], "p999_ms": F.col("p")[2]}
@@ -109,16 +152,16 @@ def per_minute(events: DataFrame) -> DataFrame:
 
 def overall() -> Column:
     """The median and p99 of a group of `steps`."""
-    return F.percentile("ms", F.array(F.lit(0.5), F.lit(0.99)))
+    return _points(0.5, 0.99)
 
 
 def histogram(made: DataFrame) -> DataFrame:
     """How many messages took how long, in classes from 1, 2 and 5 of each power of ten on."""
-    ms = F.greatest(F.col("ms"), F.lit(LEAST_MS))
+    ms = F.greatest(F.col("us") / 1000.0, F.lit(LEAST_MS))
     power = F.floor(F.log10(ms))
     within = ms / F.pow(F.lit(10.0), power)
     place = power * CLASSES + F.when(within < 2, 0).when(within < 5, 1).otherwise(2)
-    grouped = made.groupBy("step", place.cast("long").alias("class")).agg(F.count("*").alias("n"))
+    grouped = made.groupBy("step", place.cast("long").alias("class")).agg(F.sum("n").alias("n"))
     return shaped(grouped, HISTOGRAM).orderBy("step", "class")
 
 
@@ -128,27 +171,44 @@ def class_from(number: int) -> float:
     return float((1, 2, 5)[place] * 10.0**power)
 
 
+def gaps(events: DataFrame, threshold_ms: int) -> DataFrame:
+    """The windows between two confirms of a queue that are longer than this.
+
+    Two confirms of one stretch as long as the threshold are never further apart, so only the first
+    and the last of each stretch have to be put in order, and not all confirms of a journal.
+    """
+    length_us = max(1, threshold_ms * 1000)
+    ends = (
+        events.where(F.col("event") == "confirm")
+        .groupBy(*QUEUE, F.floor(F.unix_micros("at") / length_us).alias("stretch"), "node")
+        .agg(F.min("at").alias("first"), F.max("at").alias("last"))
+        .groupBy(*QUEUE, "stretch")
+        .agg(
+            F.min(F.struct("first", "node")).alias("first"),
+            F.max(F.struct("last", "node")).alias("last"),
+        )
+    )
+    before = F.lag("last").over(Window.partitionBy(*QUEUE).orderBy("stretch"))
+    return (
+        ends.withColumn("before", before)
+        .select(
+            *QUEUE,
+            F.col("before.last").alias("from_at"),
+            F.col("first.first").alias("to_at"),
+            _ms(F.col("first.first"), F.col("before.last")).alias("gap_ms"),
+            F.col("before.node").alias("old_node"),
+            F.col("first.node").alias("new_node"),
+        )
+        .where(F.col("gap_ms") > threshold_ms)
+    )
+
+
 def outages(events: DataFrame, threshold_ms: int) -> DataFrame:
-    """Windows between two confirms of a queue that are longer than this, while it was in use.
+    """Those windows without a confirm in which a queue was in use.
 
     In use: something was published in the window, or the queue has got another master.
     """
-    in_order = Window.partitionBy(*QUEUE).orderBy("at", "seq")
-    gaps = (
-        events.where(F.col("event") == "confirm")
-        .withColumn("from_at", F.lag("at").over(in_order))
-        .withColumn("old_node", F.lag("node").over(in_order))
-        .withColumn("gap_ms", _ms(F.col("at"), F.col("from_at")))
-        .where(F.col("gap_ms") > threshold_ms)
-        .select(
-            *QUEUE,
-            "from_at",
-            F.col("at").alias("to_at"),
-            "gap_ms",
-            "old_node",
-            F.col("node").alias("new_node"),
-        )
-    )
+    found = gaps(events, threshold_ms).cache()
     about = events.where(
         F.col("event").isin("publish", "promote", "refuse")
         | ((F.col("event") == "deliver") & F.col("redelivered"))
@@ -161,10 +221,19 @@ def outages(events: DataFrame, threshold_ms: int) -> DataFrame:
     def total(name: str) -> Column:
         return F.sum(F.when(F.col("event") == name, F.col("count")).otherwise(0))
 
-    found = (
-        gaps.join(about, [*QUEUE], "left")
+    # By neighbourhoods: a window is compared with what was near it, not with all of its queue.
+    first, last = (
+        F.floor(F.unix_seconds(at) / NEAR_S)
+        for at in (F.col("from_at"), F.col("to_at") + F.expr(f"interval {AFTERMATH_S} seconds"))
+    )
+    spread = found.withColumn("near", F.explode(F.sequence(first, last)))
+    # Few as a rule, which Spark cannot know; then what they are compared with stays where it is.
+    spread = F.broadcast(spread) if found.count() <= FEW_GAPS else spread
+    used = (
+        about.withColumn("near", F.floor(F.unix_seconds("t") / NEAR_S))
+        .join(spread, [*QUEUE, "near"])
         .where(inside)
-        .groupBy(*gaps.columns)
+        .groupBy(*found.columns)
         .agg(
             total("publish").alias("published"),
             total("promote").alias("promotions"),
@@ -173,7 +242,7 @@ def outages(events: DataFrame, threshold_ms: int) -> DataFrame:
         )
         .where((F.col("published") > 0) | (F.col("promotions") > 0))
     )
-    return shaped(found, OUTAGES).orderBy(*QUEUE, "from_at")
+    return shaped(used, OUTAGES).orderBy(*QUEUE, "from_at")
 
 
 def beginning(at: Column, step_s: int) -> Column:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from warren.spark.pipelines.places import check_places
 from warren.spark.pipelines.problems import explained
+from warren.spark.pipelines.sizes import BATCH_ROWS, DELTA_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -184,13 +185,13 @@ def _add_show(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--show", type=int, default=20, metavar="N", help=f"{what} printed")
 
 
-def _add_batch_rows(parser: argparse.ArgumentParser, rows: int, done: str) -> None:
+def _add_batch_rows(parser: argparse.ArgumentParser, rows: int, done: str, more: str = "") -> None:
     parser.add_argument(
         "--batch-rows",
         type=int,
-        default=rows,
         metavar="N",
-        help=f"messages that are {done} at a time (default: {rows})",
+        help=f"messages that are {done} at a time, at most (default: {rows}{more})",
+        default=None if more else rows,
     )
 
 
@@ -214,13 +215,15 @@ def _add_archive(names: argparse._SubParsersAction) -> None:  # type: ignore[typ
         default="parquet",
         help="delta: a Delta table; it needs pip install 'warrenmq[delta]' (default: parquet)",
     )
-    _add_stream(parser, "archive")
+    _add_stream(parser, "archive", BATCH_ROWS, f"; with --format delta {DELTA_ROWS}")
     parser.add_argument(
         "--compact", action="store_true", help="make few large files of many small ones, and end"
     )
 
 
-def _add_stream(parser: argparse.ArgumentParser, cursor: str) -> None:
+def _add_stream(
+    parser: argparse.ArgumentParser, cursor: str, rows: int = 250_000, more: str = ""
+) -> None:
     """How queues are read, batch by batch."""
     parser.add_argument("--cursor", help=f"its name in the broker (default: {cursor})")
     parser.add_argument(
@@ -232,7 +235,7 @@ def _add_stream(parser: argparse.ArgumentParser, cursor: str) -> None:
     parser.add_argument(
         "--starting-offsets", default="earliest", help="earliest, latest or JSON (first run only)"
     )
-    _add_batch_rows(parser, 250_000, "written")
+    _add_batch_rows(parser, rows, "written", more)
     parser.add_argument("--follow", action="store_true", help="go on until interrupted")
     parser.add_argument(
         "--interval", type=int, default=5, metavar="S", help="between batches (default: 5)"
@@ -356,8 +359,17 @@ def main(
 
 
 def _run(given: argparse.Namespace, session: SparkSession | None) -> int:
+    from warren.spark.pipelines import progress
+
+    with progress.shown(given.name):
+        return _run_shown(given, session)
+
+
+def _run_shown(given: argparse.Namespace, session: SparkSession | None) -> int:
+    from warren.spark.pipelines import progress
     from warren.spark.pipelines.session import open_session
 
+    progress.phase("starting Spark")
     spark = session or open_session(given.name, given.memory, given.partitions, given.trace)
     from warren.spark.pipelines import (
         audit_job,
@@ -365,7 +377,6 @@ def _run(given: argparse.Namespace, session: SparkSession | None) -> int:
         jobs,
         lag_job,
         latency_job,
-        progress,
         scrub_job,
         typed_job,
     )
@@ -380,9 +391,10 @@ def _run(given: argparse.Namespace, session: SparkSession | None) -> int:
         "latency": latency_job.run_latency_job,
         "lag": lag_job.run_lag_job,
     }[given.name]
+    progress.measure_by(lambda: progress.tasks_of(spark))
+    progress.phase("")
     try:
-        with progress.shown(given.name, spark):
-            return run(spark, given)
+        return run(spark, given)
     finally:
         if session is None:
             spark.stop()

@@ -27,7 +27,8 @@ def check_places(given: argparse.Namespace) -> None:
         if text := getattr(given, name, None):
             local_path(text)
     for text in getattr(given, "journal", None) or ():
-        local_path(text)
+        if not (place := local_path(text)).is_dir():
+            raise WarrenError(f"there is no event journal in {place}: name a node's directory")
     if given.name in {"archive", "typed"}:
         local_path(given.to)
     if out := getattr(given, "out", None):

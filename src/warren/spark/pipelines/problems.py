@@ -38,6 +38,16 @@ _MEANINGS = (
         "Give the same command again",
     ),
     (
+        ("JAVA_GATEWAY_EXITED",),
+        "Java ended before Spark was there: Spark needs Java 17, and as much memory as --memory "
+        "says (before the name of the pipeline). What Java said stands above",
+    ),
+    (
+        ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET"),
+        "a Python process of Spark's did not start within ten seconds: this machine has too much "
+        "to do, or PYSPARK_PYTHON names a Python that is not this one. Give the same command again",
+    ),
+    (
         ("Java heap space", "GC overhead limit exceeded", "UNABLE_TO_ACQUIRE_MEMORY"),
         "Spark has not enough memory: give it more with --memory, before the name of the pipeline, "
         "or make batches smaller with --batch-rows",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import os
 import shutil
 import sys
 import threading
@@ -27,6 +29,7 @@ class Progress:
 
     def __init__(self, title: str, measure: Measure, stream: TextIO) -> None:
         self.measure = measure
+        self.phase = ""
         self._title = title
         self._stream = stream
         self._began_s = time.monotonic()
@@ -59,7 +62,8 @@ class Progress:
 
     def draw(self) -> None:
         found = self.measure()
-        text = line(self._title, found, time.monotonic() - self._began_s)
+        title = f"{self._title}: {self.phase}" if self.phase else self._title
+        text = line(title, found, time.monotonic() - self._began_s)
         width = shutil.get_terminal_size().columns - 1
         with self._writing:
             if not self._over.is_set():
@@ -93,21 +97,33 @@ def measure_by(measure: Measure) -> None:
         _current.measure = measure
 
 
+def phase(words: str) -> None:
+    """What is being done from here on, for whoever looks."""
+    if _current is not None:
+        _current.phase = words
+
+
 @contextmanager
-def shown(title: str, spark: SparkSession, stream: TextIO | None = None) -> Iterator[None]:
-    """While inside, on a terminal only: how many of Spark's tasks are done."""
+def shown(
+    title: str, spark: SparkSession | None = None, stream: TextIO | None = None
+) -> Iterator[None]:
+    """While inside, on a terminal only: how many of Spark's tasks are done, once there is one."""
     global _current  # noqa: PLW0603
-    stream = sys.stderr if stream is None else stream
-    if not stream.isatty():
-        yield
-        return
-    _current = Progress(title, lambda: tasks_of(spark), stream)
-    _current.start()
-    try:
-        yield
-    finally:
-        _current.stop()
-        _current = None
+    with contextlib.ExitStack() as held:
+        if stream is None and sys.stderr.isatty():
+            # One of its own: while Java starts, what goes to stderr is kept back.
+            stream = held.enter_context(os.fdopen(os.dup(sys.stderr.fileno()), "w"))
+        if stream is None or not stream.isatty():
+            yield
+            return
+        measure = (lambda: None) if spark is None else functools.partial(tasks_of, spark)
+        _current = Progress(title, measure, stream)
+        _current.start()
+        try:
+            yield
+        finally:
+            _current.stop()
+            _current = None
 
 
 def tasks_of(spark: SparkSession) -> tuple[float, float, str] | None:

@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines import delta, progress
+from warren.spark.pipelines.archive import read_files
 from warren.spark.pipelines.problems import reason
 
 #: What the sink of the connector takes.
@@ -192,12 +193,9 @@ def _committed(checkpoint: Path) -> int:
 def choose(spark: SparkSession, path: Path, where: str | None) -> DataFrame:
     """The rows of an archive that were chosen. Raises WarrenError."""
     try:
-        # Archives grow over years: where a column was added, older files lack it.
-        reader, data = spark.read.option("mergeSchema", "true"), path / "data"
-        if delta.is_delta(data):
-            rows = reader.option("basePath", str(data)).parquet(*delta.files_of(data))
-        else:
-            rows = reader.parquet(str(data))
+        data = path / "data"
+        places = delta.files_of(data) if delta.is_delta(data) else [str(data)]
+        rows = read_files(spark, data, places)
         return rows.where(where) if where else rows
     except ParseException as error:
         raise WarrenError(f"--where cannot be read: {str(error).splitlines()[0]}") from error

@@ -6,10 +6,13 @@ them must read the same, however busy the queue is.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +25,10 @@ from pyspark.sql.types import StructType
 
 from warren.spark.blocks import Block, to_batch
 from warren.spark.client import Client
-from warren.spark.errors import Refused, WarrenError, hint
+from warren.spark.errors import Refused, Unreachable, WarrenError, hint
 from warren.spark.options import read_options
-from warren.spark.pipelines.scrub import ROWS
+from warren.spark.pipelines.bucket_sums import CONTENT, HEADERS, BucketSums
+from warren.spark.pipelines.scrub import ROWS, SUMS
 from warren.spark.source import constants
 
 #: How long a mirror may take until it has heard of the cursor.
@@ -32,8 +36,9 @@ PATIENCE_S = 30.0
 #: A scrub that was killed leaves its cursor; the broker drops it after an hour.
 CURSOR_EXPIRY_S = 3600
 #: Positions that one task reads.
-TASK_POSITIONS = 65_536
-FETCH_ROWS = 8192
+TASK_POSITIONS = 131_072
+#: Of a block, unless its messages are large.
+FETCH_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +105,17 @@ def _await_cursor(client: Client, queue: str, node: str, cursor: str) -> int:
 def pieces(queue: Scrubbed, buckets: list[tuple[int, int]] | None = None) -> list[tuple[Any, ...]]:
     """(queue, replica, cursor, first, end) of what tasks read: all, or some ranges only."""
     ranges = [(queue.first, queue.end)] if buckets is None else buckets
-    return [
-        (queue.queue, replica, queue.cursor, first, min(first + TASK_POSITIONS, end, queue.end))
-        for begin, end in ranges
-        for first in range(max(begin, queue.first), min(end, queue.end), TASK_POSITIONS)
-        for replica in queue.replicas
-    ]
+    found = []
+    for begin, end in ranges:
+        first, last = max(begin, queue.first), min(end, queue.end)
+        # A bucket belongs to one task as a whole.
+        cuts = range((first // TASK_POSITIONS + 1) * TASK_POSITIONS, last, TASK_POSITIONS)
+        points = [first, *cuts, last] if first < last else []
+        for start, stop in itertools.pairwise(points):
+            found += [
+                (queue.queue, replica, queue.cursor, start, stop) for replica in queue.replicas
+            ]
+    return found
 
 
 @dataclass
@@ -120,10 +130,12 @@ class Piece(InputPartition):
 
 
 class ReplicaReader(DataSourceReader):
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
         said = dict(options)
         self.wanted: list[list[Any]] = json.loads(said.pop("pieces"))
+        self.homes: dict[str, str] = json.loads(said.pop("homes"))
         self.client = Client(read_options(said))
+        self.schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
         names = ("queue", "replica", "cursor", "first", "end")
@@ -133,7 +145,12 @@ class ReplicaReader(DataSourceReader):
         if not isinstance(partition, Piece):
             # Spark makes up a partition where there are none.
             return iter(())
-        return read_piece(self.client, partition.said, to_arrow_schema(ROWS, timezone="UTC"))
+        piece = partition.said
+        client = self.client.preferring(self.homes.get(piece["replica"]))
+        columns = to_arrow_schema(ROWS, timezone="UTC")
+        if self.schema == ROWS:
+            return read_piece(client, piece, columns)
+        return sum_piece(client, piece, columns)
 
 
 class ReplicaSource(DataSource):
@@ -146,25 +163,59 @@ class ReplicaSource(DataSource):
     def schema(self) -> StructType:
         return ROWS
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        return ReplicaReader(dict(self.options))
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ReplicaReader(dict(self.options), schema)
+
+
+def homes_of(client: Client) -> dict[str, str]:
+    """Which of the endpoints is which node: a replica is best asked for at its own."""
+    found: dict[str, str] = {}
+    for endpoint in client.endpoints if len(client.endpoints) > 1 else ():
+        alone = client.preferring(endpoint)
+        alone.endpoints, alone.retries = [endpoint], 1
+        # One that is down, or not to be reached from here, is left to the others.
+        with contextlib.suppress(Refused, Unreachable):
+            found[str(alone.call("GET", "/overview")["node"])] = endpoint
+    return found
+
+
+def _read(
+    spark: SparkSession,
+    options: dict[str, str],
+    wanted: list[tuple[Any, ...]],
+    homes: dict[str, str],
+    schema: StructType,
+) -> DataFrame:
+    spark.dataSource.register(ReplicaSource)
+    chosen = {name: options[name] for name in options if name not in {"queues", "queuePattern"}}
+    read = spark.read.format("warren-replicas").schema(schema).options(**chosen)
+    return read.option("pieces", json.dumps(wanted)).option("homes", json.dumps(homes)).load()
 
 
 def read_replicas(
-    spark: SparkSession, options: dict[str, str], wanted: list[tuple[Any, ...]]
+    spark: SparkSession,
+    options: dict[str, str],
+    wanted: list[tuple[Any, ...]],
+    homes: dict[str, str],
 ) -> DataFrame:
     """The rows of all pieces, read by tasks at the nodes that have them."""
-    spark.dataSource.register(ReplicaSource)
-    chosen = {name: options[name] for name in options if name not in {"queues", "queuePattern"}}
-    read = spark.read.format("warren-replicas").options(**chosen)
-    return read.option("pieces", json.dumps(wanted)).load()
+    return _read(spark, options, wanted, homes, ROWS)
 
 
-def read_piece(
-    client: Client, piece: dict[str, Any], columns: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    first = piece["first"]
-    while first < piece["end"]:
+def read_sums(
+    spark: SparkSession,
+    options: dict[str, str],
+    wanted: list[tuple[Any, ...]],
+    homes: dict[str, str],
+) -> DataFrame:
+    """The checksums of all pieces, `SUMS`: what the messages are stays in the tasks."""
+    return _read(spark, options, wanted, homes, SUMS)
+
+
+def read_blocks(client: Client, piece: dict[str, Any]) -> Iterator[Block]:
+    """The blocks of a piece in order; the next one is fetched while one is being used."""
+
+    def fetch(first: int) -> Block:
         query = {
             "node": piece["replica"],
             "cursor": piece["cursor"],
@@ -172,13 +223,45 @@ def read_piece(
             "to": piece["end"],
             "rows": FETCH_ROWS,
         }
-        block = Block(client.read_replica(piece["queue"], query))
-        if block.end <= first:
-            raise WarrenError(
-                f"the replica of queue '{piece['queue']}' on {piece['replica']} ends at {first}, "
-                "and was longer before: has it begun anew? Scrub again"
-            )
-        first = block.end
+        return Block(client.read_replica(piece["queue"], query))
+
+    first = piece["first"]
+    with ThreadPoolExecutor(1) as ahead:
+        future = ahead.submit(fetch, first) if first < piece["end"] else None
+        while future is not None:
+            block = future.result()
+            if block.end <= first:
+                raise WarrenError(
+                    f"the replica of queue '{piece['queue']}' on {piece['replica']} ends at "
+                    f"{first}, and was longer before: has it begun anew? Scrub again"
+                )
+            first = block.end
+            future = ahead.submit(fetch, first) if first < piece["end"] else None
+            yield block
+
+
+def read_piece(
+    client: Client, piece: dict[str, Any], columns: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    for block in read_blocks(client, piece):
         if block.rows:
             fixed = {**constants(piece["queue"], block.head), "replica": piece["replica"]}
             yield to_batch(block, columns, fixed)
+
+
+def sum_piece(
+    client: Client, piece: dict[str, Any], columns: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    names = (*CONTENT, HEADERS)
+    content = pa.schema([columns.field(name) for name in names])
+    sums = BucketSums()
+    for block in read_blocks(client, piece):
+        if block.rows:
+            sums.add(to_batch(block, content, {}))
+    sums.finish()
+    rows = [(piece["queue"], piece["replica"], *one) for one in sums.found]
+    arrays = [
+        pa.array([row[i] for row in rows], kind)
+        for i, kind in enumerate((pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int64()))
+    ]
+    yield pa.RecordBatch.from_arrays(arrays, schema=to_arrow_schema(SUMS, timezone="UTC"))

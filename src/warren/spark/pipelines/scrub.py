@@ -17,17 +17,21 @@ from pyspark.sql.types import (
 )
 
 from warren.spark.pipelines.audit import shaped
+from warren.spark.pipelines.bucket_sums import BUCKET, CONTENT
 from warren.spark.schema import COLUMNS
 
-#: Positions of a bucket.
-BUCKET = 4096
-#: What every replica has alike: all that a message consists of. When it came is noted by each node.
-CONTENT = (
-    "seq", "exchange", "routing_key", "published_at", "message_id", "correlation_id",
-    "content_type", "delivery_mode", "priority", "expiration", "body",
-)  # fmt: skip
 ROWS = StructType(
     [StructField("replica", StringType()), *[StructField(name, kind) for name, kind in COLUMNS]]
+)
+#: What is read of each bucket at each replica.
+SUMS = StructType(
+    [
+        StructField("queue", StringType()),
+        StructField("replica", StringType()),
+        StructField("bucket", LongType()),
+        StructField("messages", LongType()),
+        StructField("checksum", LongType()),
+    ]
 )
 CHECKSUMS = StructType(
     [
@@ -83,13 +87,11 @@ def hashed(rows: DataFrame) -> DataFrame:
     )
 
 
-def checksums(rows: DataFrame, compared: DataFrame) -> DataFrame:
-    """Number and checksum of the messages of each bucket at each replica; whether all are equal."""
-    found = (
-        hashed(rows)
-        .groupBy("queue", F.floor(F.col("seq") / BUCKET).alias("bucket"), "replica")
-        .agg(F.count("*").alias("messages"), F.bit_xor("checksum").alias("checksum"))
-    )
+def checksums(found: DataFrame, compared: DataFrame) -> DataFrame:
+    """Number and checksum of the messages of each bucket at each replica; whether all are equal.
+
+    `found` has `SUMS`.
+    """
     # A replica that has nothing of a bucket counts as well.
     every = (
         found.select("queue", "bucket")
@@ -104,6 +106,15 @@ def checksums(rows: DataFrame, compared: DataFrame) -> DataFrame:
         F.min("checksum").over(window) == F.max("checksum").over(window)
     )
     return shaped(full.withColumn("agrees", agrees), CHECKSUMS)
+
+
+def settled(checks: DataFrame, found: DataFrame) -> DataFrame:
+    """Checksums only say where to look: of two buckets without a difference none is wrong."""
+    wrong = found.select("queue", F.floor(F.col("seq") / BUCKET).alias("bucket")).distinct()
+    marked = checks.join(
+        F.broadcast(wrong.withColumn("w", F.lit(True))), ["queue", "bucket"], "left"
+    )
+    return shaped(marked.withColumn("agrees", F.col("w").isNull()), CHECKSUMS)
 
 
 def differences(rows: DataFrame, compared: DataFrame) -> DataFrame:

@@ -10,12 +10,20 @@ from pyspark.sql import SparkSession
 from warren.spark.client import Client
 from warren.spark.errors import WarrenError
 from warren.spark.options import read_options
-from warren.spark.pipelines import scrub
+from warren.spark.pipelines import progress, scrub
+from warren.spark.pipelines.bucket_sums import BUCKET
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
 from warren.spark.pipelines.output import say, show, write_tables
 from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.problems import reason
-from warren.spark.pipelines.replicas import Scrubbed, opened, pieces, read_replicas
+from warren.spark.pipelines.replicas import (
+    Scrubbed,
+    homes_of,
+    opened,
+    pieces,
+    read_replicas,
+    read_sums,
+)
 from warren.spark.queues import Queues
 
 
@@ -42,15 +50,21 @@ def _compare(
         (one.queue, replica, replica == one.master) for one in queues for replica in one.replicas
     ]
     compared = spark.createDataFrame(places, scrub.COMPARED)
-    rows = read_replicas(spark, options, [piece for one in queues for piece in pieces(one)])
-    checks = scrub.checksums(rows, compared).cache()
+    client = Client(read_options(options))
+    homes = homes_of(client)
+    first = [piece for one in queues for piece in pieces(one)]
+    progress.phase("comparing checksums")
+    checks = scrub.checksums(read_sums(spark, options, first, homes), compared).cache()
     bad = checks.where("not agrees").select("queue", "bucket").distinct().collect()
     again = []
     for one in queues:
         numbers = sorted(row["bucket"] for row in bad if row["queue"] == one.queue)
-        spans = [(n * scrub.BUCKET, (n + 1) * scrub.BUCKET) for n in numbers]
+        spans = [(n * BUCKET, (n + 1) * BUCKET) for n in numbers]
         again += pieces(one, spans)
-    found = scrub.differences(read_replicas(spark, options, again), compared).cache()
+    progress.phase("comparing messages")
+    found = scrub.differences(read_replicas(spark, options, again, homes), compared).cache()
+    if bad:
+        checks = scrub.settled(checks, found).cache()
     ranges = spark.createDataFrame(
         [(one.queue, replica, one.first, one.end) for one in queues for replica in one.replicas],
         "queue string, replica string, first long, end long",
@@ -65,7 +79,8 @@ def _compare(
     wrong = found.count()
     messages = total.agg({"messages": "sum"}).collect()[0][0] or 0
     text = "all replicas are equal" if not wrong else f"{wrong:,} DIFFERENCES between replicas"
-    say(f"\n{text}: {len(queues):,} queues, {messages:,} messages read at all replicas together")
+    count = "1 queue" if len(queues) == 1 else f"{len(queues):,} queues"
+    say(f"\n{text}: {count}, {messages:,} messages read at all replicas together")
     if given.out:
         tables = {"scrub": checks.orderBy("queue", "bucket", "replica"), "scrub_difference": found}
         write_tables(local_path(given.out), {**tables, "scrub_replica": total})

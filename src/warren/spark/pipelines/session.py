@@ -31,9 +31,11 @@ def open_session(name: str, memory: str, partitions: int, trace: bool = False) -
     except ImportError:
         raise WarrenError("pipelines need PySpark: pip install 'warrenmq[spark]'") from None
     if SparkSession.getActiveSession() is None and not has_java():
+        home = os.environ.get("JAVA_HOME")
+        found = "" if home is None else f", and there is no bin/java in JAVA_HOME ({home})"
         raise WarrenError(
             "Spark needs Java 17: install it (Debian: apt-get install openjdk-17-jre-headless), "
-            "or set JAVA_HOME"
+            f"or set JAVA_HOME to where it is{found}"
         )
     # Spark gives times to Python in the zone of its process: tables and plots are to be in UTC.
     os.environ["TZ"] = "UTC"
@@ -88,4 +90,6 @@ def _silent_java() -> Iterator[None]:
 
 
 def has_java() -> bool:
-    return shutil.which("java") is not None or "JAVA_HOME" in os.environ
+    """Where JAVA_HOME is set, Spark takes that one, whatever else there is."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java" if home is None else str(Path(home, "bin", "java"))) is not None
