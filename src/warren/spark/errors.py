@@ -52,6 +52,9 @@ def hint(error: Refused) -> str:
         "not_staged": "start the query again: the batch is published once. More than one node may "
         "have been lost, or a batch taken longer than 15 minutes",
         "moved": "start the query again: the batch is published once",
+        "payload_too_large": "a row of a sink has as many bytes at most as the broker's setting "
+        "'management.http.max_body_size' allows, 20 MB unless it is set; nothing of the batch is "
+        "published",
         "staged_too_much": "let batches be smaller, with the option 'maxOffsetsPerTrigger' of the "
         "source",
     }
