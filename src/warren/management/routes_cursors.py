@@ -375,8 +375,13 @@ async def read_range(call: Call) -> Answer:
     """Messages of a range of positions as a block of columns; nothing is taken out.
 
     A node with a replica that is in sync answers by itself, for what it knows to be committed.
+    Where a mirror is wanted, the master answers only if no other replica can.
     """
     queue = call.vhost.queues.get(call.path["name"])
+    if queue is not None and call.flag("mirror", False) and not call.is_from_peer:
+        told = await _read_at_mirror(call, queue)
+        if told is not None:
+            return told
     if queue is not None and queue.is_remote and not call.flag("master", False):
         # Up to where it is read; a range without an end is read up to the master's.
         end = number_in_query(call, "to", ALL)
@@ -391,6 +396,21 @@ async def read_range(call: Call) -> Answer:
                 if mirror.queue is own and mirror.log.generation == generation:
                     return told
     return await _read_at_home(call)
+
+
+async def _read_at_mirror(call: Call, queue: AmqpQueue) -> web.Response | None:
+    """What another replica in sync answers that is not the master; None: this node has one, or none
+    can."""
+    view = call.context.engine.views.get(queue.number) if queue.number else None
+    mirrors = [node for node in view.in_sync if node != view.master] if view is not None else []
+    if call.context.node_name in mirrors:
+        return None
+    for node in mirrors:
+        with contextlib.suppress(ApiError):
+            answer = await passed_on(call, node)
+            if answer.status == 200:
+                return answer
+    return None
 
 
 async def _read_block(call: Call, queue: AmqpQueue) -> Answer:

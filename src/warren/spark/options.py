@@ -153,8 +153,9 @@ class Options:
 
     @property
     def read_from(self) -> str:
-        """Who serves ranges of mirrored queues: any replica in sync, or the master."""
-        return self.one_of("readFrom", "any", "any", "master")
+        """Who serves ranges of mirrored queues: any replica in sync, one that is not the master if
+        there is any, or the master."""
+        return self.one_of("readFrom", "any", "any", "mirror", "master")
 
     def offsets(self, name: str, default: str) -> str | dict[str, int | str]:
         """`earliest`, `latest`, or a position by queue."""
