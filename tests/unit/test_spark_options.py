@@ -8,6 +8,7 @@ import pytest
 
 from warren.spark.errors import OptionError, Refused, hint
 from warren.spark.options import read_options
+from warren.spark.queues import Cursors
 
 GIVEN = {"endpoints": "http://h:15672", "queues": "orders,bills"}
 
@@ -66,3 +67,23 @@ def test_names_spelling_and_values(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_refusals_name_what_to_change(word: str, named: str) -> None:
     assert named in hint(Refused(400, word, "refused"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "named"),
+    [
+        ("cursor 'c' has been read up to position 5 by another query: Give", "(option 'cursor')"),
+        ("queue 'q' has priorities: its messages", "(option 'queues')"),
+        ("is one to drain, not to follow: decided when it was first opened", "'mode' and 'cursor'"),
+        ("queue 'q' has consumers: Stop them, or use mode=follow", "(option 'mode')"),
+        ("'x' is no position to start at", "'startingOffsets'"),
+    ],
+)
+def test_cursors_that_cannot_be_had_name_what_to_change(reason: str, named: str) -> None:
+    error = Refused(412, "precondition_failed", reason)
+    assert named in str(Cursors.explained(error))
+
+
+def test_a_start_that_is_trimmed_says_where_to_begin() -> None:
+    error = Refused(410, "trimmed", "messages before position 9 are trimmed")
+    assert "'startingOffsets' to that position" in str(Cursors.explained(error))

@@ -130,7 +130,10 @@ def open_cursor(
     if token and token != there.token:
         return use(engine, queue, name, token, owner)
     if there.mode != mode:
-        raise PreconditionFailed(f"cursor '{name}' of queue '{queue.name}' is one to {there.mode}")
+        raise PreconditionFailed(
+            f"cursor '{name}' of queue '{queue.name}' is one to {there.mode}, not to {mode}: its "
+            "mode was decided when it was first opened"
+        )
     if not token and there.position > there.start:
         raise PreconditionFailed(
             f"cursor '{name}' of queue '{queue.name}' has been read up to position "

@@ -42,7 +42,8 @@ def hint(error: Refused) -> str:
         "not_authorized": "check the options 'user' and 'passwordFile'",
         "not_authorised": "the user of the option 'user' needs the tag 'management', and "
         "permission to read the queues and to write to the exchanges",
-        "Object Not Found": "check the options 'vhost' and 'endpoints'",
+        "Object Not Found": "there is no such virtual host, or nothing of Warren answers there: "
+        "check the options 'vhost' and 'endpoints'",
         "no_queue": "check the options 'queues' and 'vhost'; the queue must exist before the "
         "query starts",
         "no_cursor": "the cursor of the option 'cursor' was dropped, or expired because the query "
