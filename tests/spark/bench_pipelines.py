@@ -330,7 +330,7 @@ def main() -> None:
         if wanted("audit"):
             for events in sizes:
                 bench_command(journals, events)
-        spark = make_session("local[2,4]", "2g")
+        spark = make_session("local[2,4]", "2g", java_options="")
         if wanted("audit"):
             bench_audit(spark, journals, 100_000)  # A session's first job is slow.
             for events in sizes:
