@@ -22,7 +22,7 @@ SPARK_KILLS ?=
 # make pipeline-kills PIPELINE_KILLS="--kills 30 --seed 7"
 PIPELINE_KILLS ?=
 BENCH_SPARK ?=
-# make bench-spark BENCH_PIPELINES="--only audit"
+# make bench-spark BENCH_PIPELINES="--only audit" BENCH_CONNECTOR="--batch 5000000,1000000"
 BENCH_PIPELINES ?=
 # make soak SOAK="--minutes 5 --rate 500"; --document writes docs/soak.md
 SOAK ?=
@@ -148,7 +148,7 @@ pipeline-kills: $(VENV)/.built
 
 # How fast queues go into Spark and back; audit, archive, scrub, and what the event journal costs.
 bench-spark: $(VENV)/.built
-	$(BIN)/python tests/spark/bench_connector.py $(BENCH_SPARK)
+	$(BIN)/python tests/spark/bench_connector.py $(BENCH_SPARK) $(BENCH_CONNECTOR)
 	$(BIN)/python tests/spark/bench_pipelines.py $(BENCH_SPARK) $(BENCH_PIPELINES)
 
 $(VENV)/.installed: requirements/dev.txt

@@ -185,3 +185,45 @@ def test_what_waits_for_its_mirrors_is_not_published_again(
         assert not thread.is_alive()
     eventually(lambda: counts(clients.channel(1), ha)[0], 50, LONG_S)
     assert numbers(drain(clients.channel(1), ha)) == list(range(50))
+
+
+def test_a_batch_of_which_a_part_is_lost_is_published_nowhere(
+    cluster: Cluster, clients: Clients, name: str, api: Client
+) -> None:
+    """Two queues without mirrors on two nodes, one of which is started again before the commit."""
+    first, second = f"{name}.first", f"{name}.second"
+    clients.channel(1).queue_declare(first, durable=True)
+    clients.channel(2).queue_declare(second, durable=True)
+    part = stage(api, 41, block_of([first, second], 0, 100))
+    cluster.kill(2)
+    cluster.start(2)
+    cluster.wait_until_ready()
+    with pytest.raises(Refused, match=f"at node {cluster.nodes[1]} .*publish it again") as refusal:
+        api.commit("p", 41, [part])
+    assert refusal.value.word == "not_staged"
+    assert [counts(clients.channel(3), queue)[0] for queue in (first, second)] == [0, 0]
+    # What Spark does when the query is started again.
+    assert api.commit("p", 41, [stage(api, 41, block_of([first, second], 0, 100), "b")])
+    assert numbers(drain(clients.channel(3), first)) == list(range(0, 100, 2))
+    assert numbers(drain(clients.channel(3), second)) == list(range(1, 100, 2))
+
+
+def test_a_long_row_is_published_from_any_node(
+    cluster: Cluster, clients: Clients, ha: str, name: str
+) -> None:
+    """As long as the API takes it, wherever its queue is."""
+    clients.channel(2).queue_declare(name, durable=True)
+    clients.channel(1).queue_declare(ha, durable=True)
+    await_ring(cluster, ha, master=1, synchronised=NODES)
+    for number, node in enumerate(NODES):
+        mine = Client(read_options({"endpoints": cluster.management_url(node), "retries": "20"}))
+        block = block_of([name, ha], 2 * number, 2 * number + 2, 9 << 20)
+        told = mine.commit("p", 50 + number, [stage(mine, 50 + number, block)])
+        assert told["published"] == 2
+        with pytest.raises(Refused, match="too large") as refusal:
+            mine.stage("p", 60, "0", "a", block_of([name], 0, 1, 20_000_000))
+        assert refusal.value.word == "payload_too_large"
+    for queue, offset in ((name, 0), (ha, 1)):
+        got = drain(clients.channel(3), queue)
+        assert [int(body.split()[0]) for body in got] == [offset, 2 + offset, 4 + offset]
+        assert {len(body) for body in got} == {1 + (9 << 20)}

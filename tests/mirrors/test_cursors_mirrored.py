@@ -199,6 +199,22 @@ def test_every_replica_in_sync_serves_ranges(
     assert rows[0][-1] == bodies(0, 400)
     asked = {"from": 0, "to": 400, "cursor": "c", "master": "true"}
     assert Block(api.read_range(ha, asked)).head["node"] == cluster.nodes[0]
+    spared = {"from": 0, "to": 400, "cursor": "c", "mirror": "true"}
+    for node in NODES:
+        mine = Client(read_options({"endpoints": cluster.management_url(node), "retries": "20"}))
+        block = Block(mine.read_range(ha, spared))
+        assert block.head["node"] == cluster.nodes[max(node, 2) - 1]
+        assert block.column("body", pa.binary()).to_pylist() == bodies(0, 400)
+
+
+def test_the_master_answers_where_a_mirror_is_wanted_and_none_can(
+    clients: Clients, name: str, api: Client
+) -> None:
+    clients.channel(1).queue_declare(name, durable=True)
+    api.open_cursor(name, "c", {})
+    publish(clients.confirming(1), name, bodies(0, 5))
+    block = Block(api.read_range(name, {"from": 0, "to": 5, "cursor": "c", "mirror": "true"}))
+    assert block.column("body", pa.binary()).to_pylist() == bodies(0, 5)
 
 
 def test_who_uses_a_cursor_outlives_the_master(

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sim.broker_ledger import Publish, name_of
 from warren.engine import batches, cursors
-from warren.model.errors import AmqpError, NotFound, ResourceLocked
+from warren.model.errors import AmqpError, NotFound, PreconditionFailed, ResourceLocked
 from warren.model.message import Address
 from warren.queue.blocks import BlockBuilder
 from warren.spark.blocks import Block
@@ -169,11 +169,14 @@ class Reader(Served):
         assert self.told is not None
         cursor = cursors.use(node.engine, queue, self.cursor, self.told[0], self.name)
         upto = self.world.random.randint(cursor.position, max(cursor.position, self.read_to))
-        if upto > queue.readable_end:
+        try:
+            cursors.trim_some(queue, cursor, upto)
+        except cursors.Behind:
             self._behind(node, queue)
             return
+        except PreconditionFailed as error:
+            self.ledger.fail(f"{node.name} does not trim what it has shown: {error}")
         self.asked_trim = max(self.asked_trim, upto)
-        cursors.trim_some(queue, cursor, upto)
         self.when_settled(node, queue, lambda: self._trimmed(upto))
 
     def _trimmed(self, upto: int) -> None:
@@ -194,8 +197,12 @@ class Reader(Served):
         dice = self.world.random
         end = queue.readable_end
         if end < self.read_to:
-            self._behind(node, queue)
-            return
+            try:
+                cursors.check_shown(queue, self.read_to)
+            except cursors.Behind:
+                self._behind(node, queue)
+                return
+            self.ledger.fail(f"{node.name} ends {self.queue} at {end} and says nothing")
         first = self.read_to
         if dice.random() < 0.5:
             # Something of it again, wherever there is a replica that can.

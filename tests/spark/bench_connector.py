@@ -43,6 +43,7 @@ class Bench:
         self, spark: SparkSession, base: Path, url: str, amqp_url: str, memory: Memory
     ) -> None:
         self.memory = memory
+        self.rows_a_batch = [ROWS_A_BATCH]
         self.spark, self.base, self.url, self.amqp_url = spark, base, url, amqp_url
         self.client = Client(read_options({"endpoints": url}))
         self.batch = 0
@@ -76,6 +77,22 @@ class Bench:
         table = self.spark.read.format("memory-columns").options(rows=rows, parts=PARTS).load()
         table.write.mode("overwrite").parquet(str(self.base / "memory"))
 
+    def from_memory_streamed(self, rows: int, rows_a_batch: int) -> None:
+        """As `from_queue`, without a queue."""
+        place = self.base / "streamed"
+        query = (
+            self.spark.readStream.format("memory-columns")
+            .options(rows=rows, parts=PARTS, rows_a_batch=rows_a_batch)
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(place / "lake"))
+            .option("checkpointLocation", str(place / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        shutil.rmtree(place)
+
     def from_queue(self, name: str, rows_a_batch: int) -> None:
         query = (
             self.spark.readStream.format("warren")
@@ -93,20 +110,25 @@ class Bench:
         self.client.drop_cursor("bench", name)
 
     def compare(self, rows: int) -> None:
-        """A queue into Parquet, and the same without a queue."""
+        """A queue into Parquet, and the same without a queue: in one job, and in micro-batches."""
         print(f"{rows} rows, bodies of 200 bytes, two tasks", flush=True)
         self.timed("into the queue, staged batches", rows, lambda: self.fill(rows))
         memory = self.timed("from memory into Parquet", rows, lambda: self.from_memory(rows))
-        name = f"run-{rows}"
-        queue = self.timed(
-            "from the queue into Parquet (bar: 200)",
-            rows,
-            lambda: self.from_queue(name, ROWS_A_BATCH),
-        )
+        for size in sorted({min(size, rows) for size in self.rows_a_batch}, reverse=True):
+            self._compare_in_batches(rows, size, memory)
+
+    def _compare_in_batches(self, rows: int, size: int, memory: float) -> None:
+        print(f"  in batches of {size}:", flush=True)
+        if self.client.range_info("bench")["first"] == self.client.range_info("bench")["end"]:
+            self.fill(rows)
+        streamed = self.timed("  from memory", rows, lambda: self.from_memory_streamed(rows, size))
+        name = f"run-{rows}-{size}"
+        queue = self.timed("  from the queue (bar: 200)", rows, lambda: self.from_queue(name, size))
         print(
-            f"  that is {100 * queue / memory:.0f} % of what Spark does without a broker (bar: 70)"
+            f"    that is {100 * queue / memory:.0f} % of what Spark does without a broker in one "
+            f"job (bar: 70), {100 * queue / streamed:.0f} % of what it does in such batches"
         )
-        print(f"  {self.memory.told()}", flush=True)
+        print(f"    {self.memory.told()}", flush=True)
         shutil.rmtree(self.base / name)
 
     def sink(self, rows: int) -> None:
@@ -159,6 +181,7 @@ class Bench:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", default="1000000,10000000,30000000")
+    parser.add_argument("--batch", default=str(ROWS_A_BATCH), help="rows a batch, or several")
     given = parser.parse_args()
     base = Path(tempfile.mkdtemp())
     broker = subprocess.Popen(
@@ -174,14 +197,16 @@ def main() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(
             [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
         )
-        spark = make_session("local[2,4]", "2g")
+        spark = make_session("local[2,4]", "2g", java_options="")
         spark.dataSource.register(MemorySource)
         bench = Bench(spark, base, url, amqp_url, Memory(broker.pid))
+        bench.rows_a_batch = [int(size) for size in given.batch.split(",")]
         bench.declare("bench")
         bench.declare("sunk")
         # The first rows of a session run at a third of its speed.
         bench.fill(200_000)
         bench.from_memory(400_000)
+        bench.from_memory_streamed(200_000, 100_000)
         bench.from_queue("warm", 100_000)
         for rows in map(int, given.rows.split(",")):
             bench.compare(rows)

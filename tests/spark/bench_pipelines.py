@@ -449,7 +449,7 @@ def run(given: argparse.Namespace, wanted: Sequence[str], base: Path, journals: 
     if tuple(wanted) == ("journal",):
         return
     doing("starting Spark")
-    spark = make_session("local[2,4]", "2g")
+    spark = make_session("local[2,4]", "2g", java_options="")
     # A session's first job is slow.
     if "audit" in wanted:
         bench_audit(spark, journals, 100_000)

@@ -13,12 +13,20 @@ _MANAGER = (
 )
 
 
-def make_session(master: str = "local[2,4]", memory: str = "1g") -> SparkSession:
+#: A JVM that lives for minutes, with small data, spends most of its time compiling for later.
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def make_session(
+    master: str = "local[2,4]", memory: str = "1g", java_options: str = BRIEF
+) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(master)
+    if java_options:
+        builder = builder.config("spark.driver.extraJavaOptions", java_options)
     session = (
-        SparkSession.builder.master(master)
-        .appName("warren")
+        builder.appName("warren")
         .config("spark.driver.memory", memory)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")

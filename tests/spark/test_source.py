@@ -195,6 +195,16 @@ def test_an_empty_queue_has_no_rows(spark: SparkSession, broker: Broker) -> None
     assert read.load().collect() == []
 
 
+def test_the_first_example_of_the_page_runs(
+    spark: SparkSession, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(broker, "orders", 0, 3)
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    example = page.split("```python\n")[1].split("```")[0]
+    exec(example.replace("http://127.0.0.1:15672", broker.http_url), {})
+    assert "|orders|  2|   2|" in capsys.readouterr().out
+
+
 def test_columns(spark: SparkSession, broker: Broker) -> None:
     publish(broker, "columns", 0, 1)
     table = spark.read.format("warren").options(endpoints=broker.http_url, queues="columns").load()

@@ -234,6 +234,9 @@ def decode_rows(block: bytes) -> list[tuple[int, tuple[bytes, ...]]]:
         return data[values[0] + first : values[0] + end]
 
     def number(name: str, row: int) -> int:
+        if name not in columns:
+            # No row of the block has a value.
+            return 0
         at: int = columns[name][1][2][0]
         return int.from_bytes(data[at + 8 * row : at + 8 * row + 8], "little")
 

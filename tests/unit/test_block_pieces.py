@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from warren.spark.blocks import Block
-from warren.wire.columns import Column, join_block
+from warren.wire.columns import Column, fill_column, join_block
 
 
 @pytest.mark.parametrize("most", [1, 7, 64, 65_536])
@@ -30,3 +31,20 @@ def test_a_column_is_given_away_once() -> None:
     column = Column("body", "bytes")
     assert [0 if one is None else len(one) for one in column.buffers()] == [0, 4, 0]
     assert [0 if one is None else len(one) for one in column.buffers()] == [0, 0, 0]
+
+
+def test_a_column_has_a_value_where_one_was_put() -> None:
+    """Rows before the first value, and after the last, have none."""
+    pattern = [None, None, 7, None, -1, *[None] * 9, 3]
+    for values in (pattern, pattern[2:3], [5, 6, None], [None], [1] * 9, []):
+        columns = []
+        for name, kind in (("seq", "i64"), ("priority", "i8"), ("body", "bytes")):
+            column = Column(name, kind)
+            fill_column(column, values)
+            assert column.is_empty is (values.count(None) == len(values))
+            columns.append((name, kind, column.buffers()))
+        block = Block(bytes(join_block(columns, len(values), {"to": 0})))
+        assert block.column("seq", pa.int64()).to_pylist() == values
+        assert block.column("priority", pa.int8()).to_pylist() == values
+        texts = [None if one is None else b"%d" % one for one in values]
+        assert block.column("body", pa.binary()).to_pylist() == texts

@@ -20,7 +20,7 @@ from warren.node.errors import StartError
 from warren.node.link_addresses import LinkAddresses, parse_address
 from warren.node.next_start import NextStart
 from warren.node.peer_facts import NodeFacts, PeerFacts
-from warren.node.peer_questions import ANSWER, ASK, PIECE, PeerQuestions
+from warren.node.peer_questions import AHEAD, ANSWER, ASK, PIECE, WHOLE, PeerQuestions
 from warren.node.start_again import without_option
 
 
@@ -170,6 +170,55 @@ def test_a_long_answer_comes_in_pieces() -> None:
         ends["b"].on_ask("a", msgspec.msgpack.encode((77, Question(PIECE, "1/0"))))
         with pytest.raises(ValueError, match="not said well"):
             ends["b"].on_ask("a", msgspec.msgpack.encode((78, Question(PIECE, "x"))))
+
+    asyncio.run(run())
+
+
+def test_a_long_question_goes_ahead_in_pieces() -> None:
+    """Two of them at once; what lacks a piece is not answered as if it were whole."""
+
+    async def run() -> None:
+        ends: dict[str, PeerQuestions] = {}
+        sizes: list[int] = []
+
+        def send_as(here: str, there: str) -> Callable[[str, int, bytes], bool]:
+            def send(_to: str, kind: int, payload: bytes) -> bool:
+                sizes.append(len(payload))
+                take = ends[there].on_ask if kind == ASK else ends[there].on_answer
+                asyncio.get_running_loop().call_soon(take, here, payload)
+                return True
+
+            return send
+
+        ends["a"] = PeerQuestions(send_as("a", "b"), lambda: (["b"], []))
+        ends["b"] = PeerQuestions(send_as("b", "a"), lambda: (["a"], []))
+
+        async def answer(question: Question) -> PeerAnswer:
+            return PeerAnswer(201, question.path.encode() + question.body)
+
+        ends["b"].answerer = answer
+        bodies = {"/long": bytes(range(256)) * 100_000, "/two": b"x" * (16 << 20), "/no": b"y"}
+        asked = [ends["a"].ask("b", Question("POST", p, body=b), 5) for p, b in bodies.items()]
+        told = await asyncio.gather(*asked)
+        assert [one.body for one in told] == [p.encode() + b for p, b in bodies.items()]
+        assert {one.status for one in told} == {201}
+        assert max(sizes) < 9 << 20
+        assert not ends["b"]._ahead
+
+        async def say(method: str, path: str, body: bytes = b"") -> int:
+            return (await ends["a"].ask("b", Question(method, path, body=body), 5)).status
+
+        whole = msgspec.msgpack.encode(Question("POST", "/long"))
+        assert await say(WHOLE, "99/5", whole) == 503
+        assert await say(AHEAD, "99/5", b"12345") == 503
+        assert await say(AHEAD, "99/0", b"12345") == 200
+        assert await say(AHEAD, "99/4", b"12345") == 503
+        assert await say(WHOLE, "99/10", whole) == 503
+        with pytest.raises(ValueError, match="not said well"):
+            ends["b"].on_ask("a", msgspec.msgpack.encode((78, Question(AHEAD, "x"))))
+        for number in range(8):
+            assert await say(AHEAD, f"{number}/0", b"z" * (8 << 20)) == 200
+        assert await say(AHEAD, "8/0", b"z") == 503
 
     asyncio.run(run())
 

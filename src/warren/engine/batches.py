@@ -118,17 +118,26 @@ class Staging:
         self, vhost: str, producer: str, batch: int, parts: list[tuple[str, str, int]]
     ) -> list[Message]:
         """All messages of the parts, in their order. Raises NotStaged."""
+        self.check(vhost, producer, batch, parts)
         found: list[Message] = []
+        for part, attempt, _ in parts:
+            stage = self.stages.get((vhost, producer, batch, part, attempt))
+            found += stage.messages if stage is not None else []
+        return found
+
+    def check(
+        self, vhost: str, producer: str, batch: int, parts: list[tuple[str, str, int]]
+    ) -> None:
+        """Whether all that is to be of the parts here is. Raises NotStaged."""
         for part, attempt, count in parts:
             stage = self.stages.get((vhost, producer, batch, part, attempt))
-            messages = stage.messages if stage is not None else []
-            if count and len(messages) != count:
+            held = sum(len(b.messages) for b in stage.blocks.values()) if stage is not None else 0
+            if count and held != count:
                 raise NotStaged(
-                    f"part '{part}' of batch {batch} is not staged here as it should be: the node "
-                    "was restarted, or took too long; publish the batch again"
+                    f"part '{part}' of batch {batch} is not staged at node "
+                    f"{self.engine.settings.node_name} as it should be ({held} messages of "
+                    f"{count}): it was restarted, or the batch took too long; publish it again"
                 )
-            found += messages
-        return found
 
     def forget(self, vhost: str, producer: str, batch: int) -> None:
         """The batch is committed or given up: this and older ones are needed no more."""

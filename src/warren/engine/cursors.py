@@ -54,6 +54,10 @@ class Trimmed(AmqpError):
         self.first = first
 
 
+class Behind(AmqpError):
+    """This master ends before what a reader was shown: it was replaced, and has not heard of it."""
+
+
 def find(queue: AmqpQueue, name: str) -> Cursor:
     """Raises NotFound."""
     cursor = queue.cursors.by_name.get(name) if queue.cursors is not None else None
@@ -126,7 +130,10 @@ def open_cursor(
     if token and token != there.token:
         return use(engine, queue, name, token, owner)
     if there.mode != mode:
-        raise PreconditionFailed(f"cursor '{name}' of queue '{queue.name}' is one to {there.mode}")
+        raise PreconditionFailed(
+            f"cursor '{name}' of queue '{queue.name}' is one to {there.mode}, not to {mode}: its "
+            "mode was decided when it was first opened"
+        )
     if not token and there.position > there.start:
         raise PreconditionFailed(
             f"cursor '{name}' of queue '{queue.name}' has been read up to position "
@@ -216,14 +223,12 @@ def _began(engine: Engine, queue: AmqpQueue, cursor: Cursor) -> None:
 
 
 def trim_some(queue: AmqpQueue, cursor: Cursor, upto: int) -> bool:
-    """Go on trimming; False when it has come to the position. Raises PreconditionFailed, NotFound.
+    """Go on trimming; False when it has come to the position. Raises PreconditionFailed, Behind,
+    NotFound.
 
     A mirrored queue has gone on when its last operation is committed.
     """
-    if upto > queue.readable_end:
-        raise PreconditionFailed(
-            f"position {upto} of queue '{queue.name}' has not been shown to anybody yet"
-        )
+    check_shown(queue, upto)
     if find(queue, cursor.name) is not cursor:
         raise NotFound(f"cursor '{cursor.name}' of queue '{queue.name}' was dropped meanwhile")
     if upto <= cursor.position:
@@ -232,6 +237,23 @@ def trim_some(queue: AmqpQueue, cursor: Cursor, upto: int) -> bool:
     step = min(upto, cursor.position + most)
     queue.cursor_operation(trim_operation(cursor.name, step))
     return True
+
+
+def check_shown(queue: AmqpQueue, position: int) -> None:
+    """Whether a reader can have come to a position here. Raises PreconditionFailed, Behind."""
+    end = queue.readable_end
+    if position <= end:
+        return
+    if queue.mirror is not None:
+        # What is cut off goes on with what it has; the next master commits more, and shows it.
+        raise Behind(
+            f"queue '{queue.name}' ends at {end} on this node, before position {position}: it may "
+            "have another master by now. Ask again"
+        )
+    raise PreconditionFailed(
+        f"queue '{queue.name}' ends at {end}, before position {position}, which nobody has been "
+        "shown yet: its node was restored from an older state, or the reader is another queue's"
+    )
 
 
 def drop_cursor(engine: Engine, queue: AmqpQueue, name: str, why: str = "dropped") -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
 
 Result = TypeVar("Result")
+#: What a node does with a batch: of a producer, of a number, and its parts.
+AtNode = Callable[[Call, str, int, list[Any]], Awaitable[dict[str, Any]]]
 #: Between the names of the nodes that have the same messages.
 TOGETHER = " "
 
@@ -49,9 +51,11 @@ async def _done(doing: Callable[[], Result]) -> Result:
     return doing()
 
 
-async def _ask(call: Call, node: str, body: bytes) -> dict[str, Any]:
+async def _ask(
+    call: Call, node: str, body: bytes, query: dict[str, str] | None = None
+) -> dict[str, Any]:
     """What another node answers to the same request. Raises ApiError that it refuses with."""
-    answer = await passed_on(call, node, body)
+    answer = await passed_on(call, node, body, query)
     assert answer.body is None or isinstance(answer.body, bytes)
     told: dict[str, Any] = msgspec.json.decode(answer.body) if answer.body else {}
     if answer.status != 200:
@@ -140,11 +144,16 @@ async def commit_batch(call: Call) -> Answer:
     if not isinstance(parts, list) or not all(_is_part(part) for part in parts):
         raise bad_request("parts must be a list of [part, attempt, messages by nodes]")
     staging = call.context.engine.staging
+    if call.is_from_peer and call.flag("check", False):
+        return await _check_here(call, producer, batch, parts)
     if call.is_from_peer:
         return await _commit_here(call, producer, batch, parts)
     together = {frozenset(nodes.split(TOGETHER)) for _, _, counts in parts for nodes in counts}
     try:
-        told, without = await _commit_everywhere(call, producer, batch, parts, together)
+        if len(together) > 1:
+            # What is lost at some nodes is not published at others.
+            await _at_all_nodes(call, together, {"check": "true"}, _check_here)
+        told, without = await _at_all_nodes(call, together, {}, _commit_here)
     except ApiError as error:
         number, answer = staging.told.get((call.vhost.name, producer), (-1, None))
         if error.status != 404 or number != batch:
@@ -161,8 +170,8 @@ async def commit_batch(call: Call) -> Answer:
     return answer
 
 
-async def _commit_everywhere(
-    call: Call, producer: str, batch: int, parts: list[Any], together: set[frozenset[str]]
+async def _at_all_nodes(
+    call: Call, together: set[frozenset[str]], query: dict[str, str], act_here: AtNode
 ) -> tuple[dict[str, dict[str, Any]], set[str]]:
     """By node, what each that answers says, and who has lost what was staged.
 
@@ -171,7 +180,7 @@ async def _commit_everywhere(
     here = call.context.node_name
     nodes = sorted(frozenset().union(*together) - {here})
     body = await call.request.read()
-    asked = (_ask(call, node, body) for node in nodes)
+    asked = (_ask(call, node, body, query) for node in nodes)
     answers = await asyncio.gather(*asked, return_exceptions=True)
     told: dict[str, dict[str, Any]] = {}
     silent: dict[str, ApiError] = {}
@@ -184,7 +193,7 @@ async def _commit_everywhere(
         else:
             told[node] = answer
     try:
-        told[here] = await _commit_here(call, producer, batch, parts)
+        told[here] = await act_here(call, *_batch(call), (await call.body())["parts"])
     except ApiError as error:
         if error.status not in {404, 503}:
             raise
@@ -214,14 +223,27 @@ def _check_all_taken(
             raise ApiError(503, "unavailable", text)
 
 
-async def _commit_here(call: Call, producer: str, batch: int, parts: list[Any]) -> dict[str, Any]:
-    """What this node has of a batch is in the queues that it serves, on all their replicas."""
-    context, vhost, here = call.context, call.vhost.name, call.context.node_name
-    engine = context.engine
-    wanted = [
+def _wanted_here(call: Call, parts: list[Any]) -> list[tuple[str, str, int]]:
+    """Of each part how many messages this node must have."""
+    here = call.context.node_name
+    return [
         (part, attempt, sum(n for nodes, n in counts.items() if here in nodes.split(TOGETHER)))
         for part, attempt, counts in parts
     ]
+
+
+async def _check_here(call: Call, producer: str, batch: int, parts: list[Any]) -> dict[str, Any]:
+    """This node has what it must have of a batch."""
+    staging, wanted = call.context.engine.staging, _wanted_here(call, parts)
+    await worded(_done(lambda: staging.check(call.vhost.name, producer, batch, wanted)))
+    return {}
+
+
+async def _commit_here(call: Call, producer: str, batch: int, parts: list[Any]) -> dict[str, Any]:
+    """What this node has of a batch is in the queues that it serves, on all their replicas."""
+    context, vhost = call.context, call.vhost.name
+    engine = context.engine
+    wanted = _wanted_here(call, parts)
 
     def act() -> batches.Outcome:
         messages = engine.staging.take(vhost, producer, batch, wanted)

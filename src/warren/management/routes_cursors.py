@@ -56,6 +56,7 @@ _WORDS: tuple[tuple[type[Exception], int, str], ...] = (
     (ResourceLocked, 409, "cursor_in_use"),
     (ResourceError, 503, "staged_too_much"),
     (batches.NotServed, 503, "unavailable"),
+    (cursors.Behind, 503, "unavailable"),
     (PreconditionFailed, 412, "precondition_failed"),
 )
 
@@ -123,9 +124,11 @@ async def worded(doing: Any) -> Any:
         raise
 
 
-async def passed_on(call: Call, node: str, body: bytes | None = None) -> web.Response:
-    """What another node answers to the same request, whatever it is."""
-    what = question(call)
+async def passed_on(
+    call: Call, node: str, body: bytes | None = None, more: dict[str, str] | None = None
+) -> web.Response:
+    """What another node answers to the same request, with `more` in its query, whatever it is."""
+    what = question(call, query={**call.query, **(more or {})})
     if body is None and call.request.method not in {"GET", "HEAD"}:
         body = await call.request.read()
     if body:
@@ -298,6 +301,7 @@ async def poll_cursor(call: Call) -> Answer:
     rows, size = field_of(body, "rows", int, ALL), field_of(body, "bytes", int, ALL)
     if after < cursor.position:
         raise cursors.Trimmed(cursor.position)
+    cursors.check_shown(queue, after)
     deadline_s = time.monotonic() + min(field_of(body, "wait_ms", int, 0), WAIT_MS_MAX) / 1000
     while queue.readable_end <= after and time.monotonic() < deadline_s:
         if queue.deleted or queue.retired:
@@ -360,15 +364,24 @@ async def get_range_info(call: Call) -> Answer:
 
 @at_home
 async def _read_at_home(call: Call) -> Answer:
-    return await _read_block(call, call.queue())
+    queue = call.queue()
+    if queue.mirror is not None and "to" in call.query:
+        # Whoever names the end was told it.
+        cursors.check_shown(queue, number_in_query(call, "to", ALL))
+    return await _read_block(call, queue)
 
 
 async def read_range(call: Call) -> Answer:
     """Messages of a range of positions as a block of columns; nothing is taken out.
 
     A node with a replica that is in sync answers by itself, for what it knows to be committed.
+    Where a mirror is wanted, the master answers only if no other replica can.
     """
     queue = call.vhost.queues.get(call.path["name"])
+    if queue is not None and call.flag("mirror", False) and not call.is_from_peer:
+        told = await _read_at_mirror(call, queue)
+        if told is not None:
+            return told
     if queue is not None and queue.is_remote and not call.flag("master", False):
         # Up to where it is read; a range without an end is read up to the master's.
         end = number_in_query(call, "to", ALL)
@@ -383,6 +396,21 @@ async def read_range(call: Call) -> Answer:
                 if mirror.queue is own and mirror.log.generation == generation:
                     return told
     return await _read_at_home(call)
+
+
+async def _read_at_mirror(call: Call, queue: AmqpQueue) -> web.Response | None:
+    """What another replica in sync answers that is not the master; None: this node has one, or none
+    can."""
+    view = call.context.engine.views.get(queue.number) if queue.number else None
+    mirrors = [node for node in view.in_sync if node != view.master] if view is not None else []
+    if call.context.node_name in mirrors:
+        return None
+    for node in mirrors:
+        with contextlib.suppress(ApiError):
+            answer = await passed_on(call, node)
+            if answer.status == 200:
+                return answer
+    return None
 
 
 async def _read_block(call: Call, queue: AmqpQueue, mends: bool = True) -> Answer:

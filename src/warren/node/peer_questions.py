@@ -21,12 +21,18 @@ from warren.management.peers import ANSWER_S, PeerAnswer, PeerSilent, Question
 ASK, ANSWER = 26, 27
 #: Questions of one node that are being answered at a time.
 ANSWERING_MAX = 64
-#: A longer answer would hold up what nodes agree on: it comes in pieces of this size.
+#: A longer answer or question would hold up what nodes agree on: it comes in pieces of this size.
 ANSWER_BYTES_MAX = 8 << 20
 #: Long answers that are kept for a node at a time, and for how long, in seconds.
 KEPT_MAX, KEPT_S = 4, 60.0
+#: Bytes of long questions that a node sends ahead at a time: twice what the API takes in one.
+AHEAD_BYTES_MAX = 64 << 20
 #: The method of a question for a piece; its path is the number of the answer and where it begins.
 PIECE = "PIECE"
+#: The method of a question that is a piece of a longer one; its path is the number of that, and
+#: where the piece belongs. The method of what comes after the last piece: its path is the number,
+#: its body the question with the rest of its own body.
+AHEAD, WHOLE = "AHEAD", "WHOLE"
 #: The status of an answer that is kept: its body is its number, its size and its own status.
 IN_PIECES = 298
 
@@ -41,6 +47,8 @@ AnswerQuestion = Callable[[Question], Awaitable[PeerAnswer]]
 NOT_YET = PeerAnswer(503, b'{"error":"unavailable","reason":"the node does not answer yet"}')
 BUSY = PeerAnswer(503, b'{"error":"unavailable","reason":"too many questions at once"}')
 GONE = PeerAnswer(503, b'{"error":"unavailable","reason":"the answer is not kept any more"}')
+TAKEN = PeerAnswer(200, b"")
+_question_decoder = msgspec.msgpack.Decoder(Question)
 _kept_decoder = msgspec.msgpack.Decoder(tuple[_Number, _Number, _Number])
 
 
@@ -60,6 +68,8 @@ class PeerQuestions:
         self._tasks: set[asyncio.Task[None]] = set()
         #: (peer, number) -> a long answer, for as long as it is asked for.
         self._kept: dict[tuple[str, int], bytes] = {}
+        #: (peer, number) -> what has come of the body of a long question.
+        self._ahead: dict[tuple[str, int], bytearray] = {}
 
     def running(self) -> Sequence[str]:
         return self._names()[0]
@@ -69,6 +79,8 @@ class PeerQuestions:
 
     async def ask(self, node: str, question: Question, timeout_s: float = ANSWER_S) -> PeerAnswer:
         """Raises PeerSilent."""
+        if len(question.body) > ANSWER_BYTES_MAX:
+            question = await self._send_ahead(node, question, timeout_s)
         answer = await self._ask(node, question, timeout_s)
         if answer.status != IN_PIECES:
             return answer
@@ -82,6 +94,19 @@ class PeerQuestions:
             pieces.append(piece.body)
             at += len(piece.body)
         return PeerAnswer(status, b"".join(pieces))
+
+    async def _send_ahead(self, node: str, question: Question, timeout_s: float) -> Question:
+        """What to ask when the other node has most of a long question. Raises PeerSilent."""
+        self._last_number += 1
+        number, body, at = self._last_number, question.body, 0
+        while len(body) - at > ANSWER_BYTES_MAX:
+            piece = body[at : at + ANSWER_BYTES_MAX]
+            told = await self._ask(node, Question(AHEAD, f"{number}/{at}", body=piece), timeout_s)
+            if told.status != TAKEN.status:
+                raise PeerSilent(f"node {node} does not take a long question")
+            at += len(piece)
+        rest = msgspec.structs.replace(question, body=body[at:])
+        return Question(WHOLE, f"{number}/{at}", body=msgspec.msgpack.encode(rest))
 
     async def _ask(self, node: str, question: Question, timeout_s: float) -> PeerAnswer:
         self._last_number += 1
@@ -116,6 +141,15 @@ class PeerQuestions:
         if question.method == PIECE:
             self._reply(peer, number, self._piece(peer, question.path))
             return
+        if question.method == AHEAD:
+            self._reply(peer, number, self._take_ahead(peer, question))
+            return
+        if question.method == WHOLE:
+            whole = self._join(peer, question)
+            if whole is None:
+                self._reply(peer, number, GONE)
+                return
+            question = whole
         if self._answering[peer] >= ANSWERING_MAX:
             self._reply(peer, number, BUSY)
             return
@@ -148,21 +182,51 @@ class PeerQuestions:
         return PeerAnswer(IN_PIECES, told)
 
     def _piece(self, peer: str, path: str) -> PeerAnswer:
-        number, _, at = path.partition("/")
-        if not (number.isdigit() and at.isdigit()):
-            raise ValueError("a piece of an answer that is not said well")
-        body = self._kept.get((peer, int(number)))
-        if body is None or int(at) >= len(body):
+        number, at = _place(path)
+        body = self._kept.get((peer, number))
+        if body is None or at >= len(body):
             return GONE
-        piece = body[int(at) : int(at) + ANSWER_BYTES_MAX]
-        if int(at) + len(piece) == len(body):
-            del self._kept[peer, int(number)]
+        piece = body[at : at + ANSWER_BYTES_MAX]
+        if at + len(piece) == len(body):
+            del self._kept[peer, number]
         return PeerAnswer(200, piece)
+
+    def _take_ahead(self, peer: str, question: Question) -> PeerAnswer:
+        number, at = _place(question.path)
+        key = (peer, number)
+        held = sum(len(body) for (who, _), body in self._ahead.items() if who == peer)
+        if held + len(question.body) > AHEAD_BYTES_MAX:
+            return BUSY
+        if at == 0:
+            self._ahead[key] = bytearray()
+            asyncio.get_running_loop().call_later(KEPT_S, self._ahead.pop, key, None)
+        body = self._ahead.get(key)
+        if body is None or len(body) != at:
+            return GONE
+        body += question.body
+        return TAKEN
+
+    def _join(self, peer: str, question: Question) -> Question | None:
+        """The long question; None when what came ahead of it is not here any more."""
+        number, at = _place(question.path)
+        rest = _decode(_question_decoder, question.body)
+        body = self._ahead.pop((peer, number), None)
+        if body is None or len(body) != at:
+            return None
+        return msgspec.structs.replace(rest, body=bytes(body + rest.body))
 
     def stop(self) -> None:
         """Answer nothing more."""
         for task in self._tasks:
             task.cancel()
+
+
+def _place(path: str) -> tuple[int, int]:
+    """The number of what comes in pieces, and where a piece begins. Raises ValueError."""
+    number, _, at = path.partition("/")
+    if not (number.isdigit() and at.isdigit()):
+        raise ValueError("a piece of a question or answer that is not said well")
+    return int(number), int(at)
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[Found], payload: bytes) -> Found:

@@ -31,4 +31,5 @@ cdef class BlockBuilder:
     cdef int add_headers(self, const uint8_t* p, size_t n) except -1
     cdef bint add_plain_headers(self, const uint8_t* p, size_t n) except -1
     cdef int close_map(self) except -1
-    cdef int add_short(self, Column column, const uint8_t* p) except -1
+    cdef const uint8_t* add_optional(self, Column column, bint is_there,
+                                     const uint8_t* p) except NULL

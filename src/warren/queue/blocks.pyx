@@ -162,19 +162,21 @@ cdef class BlockBuilder:
         self.rows += 1
         return 0
 
-    cdef int add_short(self, Column column, const uint8_t* p) except -1:
-        return column.put_text(p + 1, p[0])
+    cdef const uint8_t* add_optional(self, Column column, bint is_there,
+                                     const uint8_t* p) except NULL:
+        """A short text that may be there; where the next property stands."""
+        if not is_there:
+            column.put_null()
+            return p
+        column.put_text(p + 1, p[0])
+        return p + 1 + p[0]
 
     cdef int add_properties(self, Message message) except -1:
         """The properties of a content header that was checked when it was published."""
         cdef const uint8_t* p = message.data + PROPERTIES_AT
         cdef uint32_t flags = <uint32_t>message.data[12] << 8 | message.data[13]
-        cdef uint32_t table = 0, bit
-        if flags & 1 << 15:
-            self.add_short(self.content_type, p)
-            p += 1 + p[0]
-        else:
-            self.content_type.put_null_text()
+        cdef uint32_t table = 0
+        p = self.add_optional(self.content_type, flags & 1 << 15, p)
         if flags & 1 << 14:
             p += 1 + p[0]
         if flags & 1 << 13:
@@ -187,14 +189,11 @@ cdef class BlockBuilder:
         p += flags >> 12 & 1
         self.priority.put_int(p[0] if flags & 1 << 11 else 0, flags & 1 << 11)
         p += flags >> 11 & 1
-        for bit, column in ((10, self.correlation_id), (9, None), (8, self.expiration),
-                            (7, self.message_id)):
-            if flags & 1 << bit:
-                if column is not None:
-                    self.add_short(column, p)
-                p += 1 + p[0]
-            elif column is not None:
-                (<Column>column).put_null_text()
+        p = self.add_optional(self.correlation_id, flags & 1 << 10, p)
+        if flags & 1 << 9:
+            p += 1 + p[0]
+        p = self.add_optional(self.expiration, flags & 1 << 8, p)
+        p = self.add_optional(self.message_id, flags & 1 << 7, p)
         # Seconds; no time that a table can hold is later than this.
         if flags & 1 << 6 and big64(p) < 9223372036854:
             self.published_at.put_int(<int64_t>big64(p) * 1000000, True)
@@ -217,7 +216,7 @@ cdef class BlockBuilder:
                 self.header_keys.put_text(<const uint8_t*><const char*>encoded,
                                           PyBytes_GET_SIZE(encoded))
                 if value is None:
-                    self.header_values.put_null_text()
+                    self.header_values.put_null()
                     continue
                 encoded = shown(value).encode("utf-8", "replace")
                 self.header_values.put_text(<const uint8_t*><const char*>encoded,
@@ -277,11 +276,11 @@ cdef class BlockBuilder:
     # -- the end -----------------------------------------------------------------------------------
 
     def finish(self, **facts):
-        """The block; nothing is left here."""
+        """The block; nothing is left here. Columns without a value are left out."""
         columns = [(c.name, c.kind, c.buffers()) for c in (
             self.seq, self.enqueued_at, self.published_at, self.exchange, self.routing_key,
             self.message_id, self.correlation_id, self.content_type, self.expiration,
-            self.delivery_mode, self.priority, self.redelivered)]
+            self.delivery_mode, self.priority, self.redelivered) if not c.is_empty]
         if self.with_body:
             columns.append(("body", "bytes", self.body.buffers()))
         if self.with_headers:

@@ -42,7 +42,8 @@ def hint(error: Refused) -> str:
         "not_authorized": "check the options 'user' and 'passwordFile'",
         "not_authorised": "the user of the option 'user' needs the tag 'management', and "
         "permission to read the queues and to write to the exchanges",
-        "Object Not Found": "check the options 'vhost' and 'endpoints'",
+        "Object Not Found": "there is no such virtual host, or nothing of Warren answers there: "
+        "check the options 'vhost' and 'endpoints'",
         "no_queue": "check the options 'queues' and 'vhost'; the queue must exist before the "
         "query starts",
         "no_cursor": "the cursor of the option 'cursor' was dropped, or expired because the query "
@@ -52,6 +53,9 @@ def hint(error: Refused) -> str:
         "not_staged": "start the query again: the batch is published once. More than one node may "
         "have been lost, or a batch taken longer than 15 minutes",
         "moved": "start the query again: the batch is published once",
+        "payload_too_large": "a row of a sink has as many bytes at most as the broker's setting "
+        "'management.http.max_body_size' allows, 20 MB unless it is set; nothing of the batch is "
+        "published",
         "staged_too_much": "let batches be smaller, with the option 'maxOffsetsPerTrigger' of the "
         "source",
     }

@@ -153,8 +153,9 @@ class Options:
 
     @property
     def read_from(self) -> str:
-        """Who serves ranges of mirrored queues: any replica in sync, or the master."""
-        return self.one_of("readFrom", "any", "any", "master")
+        """Who serves ranges of mirrored queues: any replica in sync, one that is not the master if
+        there is any, or the master."""
+        return self.one_of("readFrom", "any", "any", "mirror", "master")
 
     def offsets(self, name: str, default: str) -> str | dict[str, int | str]:
         """`earliest`, `latest`, or a position by queue."""
@@ -175,6 +176,28 @@ class Options:
             f"option '{name}' must be 'earliest', 'latest' or JSON such as "
             f"{{\"orders\": 4711}}, not '{value}'"
         )
+
+    def check_ends(self, *, is_stream: bool) -> None:
+        """Raises OptionError where a read is said to begin or end in a way that cannot be meant."""
+        for which, default in (("starting", EARLIEST), ("ending", LATEST)):
+            offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
+            if self.has(offsets) and self.has(timestamp):
+                raise OptionError(f"set one of the options '{offsets}' and '{timestamp}', not both")
+            if is_stream and which == "ending" and (self.has(offsets) or self.has(timestamp)):
+                given = offsets if self.has(offsets) else timestamp
+                raise OptionError(
+                    f"option '{given}' is for spark.read: a stream has no end. To read what there "
+                    "is and stop, use trigger(availableNow=True)"
+                )
+            self.timestamp_ms(timestamp)
+            positions = self.offsets(offsets, default)
+            named = set(self.queues)
+            strangers = sorted(set(positions) - named) if isinstance(positions, dict) else []
+            if named and strangers:
+                raise OptionError(
+                    f"option '{offsets}' names queue '{strangers[0]}', which the option 'queues' "
+                    "does not"
+                )
 
     def timestamp_ms(self, name: str) -> int | None:
         if not self.has(name):

@@ -11,6 +11,14 @@ from warren.spark.client import Client
 from warren.spark.errors import OptionError, Refused, WarrenError, hint
 from warren.spark.options import CURSOR_EXPIRY_S, EARLIEST, Options
 
+#: What a queue says of a cursor that it cannot have, and the options that are about that.
+_ABOUT = (
+    ("another query", "option 'cursor'"),
+    ("has priorities", "option 'queues'"),
+    ("first opened", "options 'mode' and 'cursor'"),
+    ("mode=follow", "option 'mode'"),
+    ("is about to be drained", "option 'mode'"),
+)
 #: The broker takes a reader that is not heard of for 10 s for dead; a new one waits longer.
 TAKE_OVER_S = 20.0
 
@@ -94,12 +102,15 @@ class Cursors:
     @staticmethod
     def explained(error: Refused) -> WarrenError:
         """A refusal in words that name the option to change."""
-        if error.word == "precondition_failed" and "another query" in str(error):
-            return WarrenError(f"{error} (option 'cursor')")
         if error.word == "precondition_failed":
-            return WarrenError(f"{error} (options 'cursor', 'mode' and 'startingOffsets')")
+            about = "options 'cursor', 'mode' and 'startingOffsets'"
+            about = next((names for words, names in _ABOUT if words in str(error)), about)
+            return WarrenError(f"{error} ({about})")
         if error.word == "trimmed":
-            return WarrenError(f"{error} (option 'startingOffsets')")
+            return WarrenError(
+                f"{error} (set the option 'startingOffsets' to that position, to a later one or to "
+                "'earliest')"
+            )
         return WarrenError(hint(error))
 
     def poll(self, queue: str, token: str, after: int, **limits: int) -> dict[str, Any]:

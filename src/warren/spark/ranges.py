@@ -74,6 +74,7 @@ def read_blocks(client: Client, options: Options, wanted: Range) -> Iterator[Blo
             "body": str(body).lower(),
             "headers": str(headers).lower(),
             "master": str(options.read_from == "master").lower(),
+            "mirror": str(options.read_from == "mirror").lower(),
         }
         return Block(client.read_range(wanted.queue, query))
 

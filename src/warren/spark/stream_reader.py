@@ -29,6 +29,7 @@ from warren.spark.errors import Refused, WarrenError, hint, loss
 from warren.spark.options import Options
 from warren.spark.queues import Cursors, Queues
 from warren.spark.ranges import Range, cut, read_range
+from warren.spark.trimming import Trims
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,10 +55,11 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.wait_ms = options.number("pollTimeoutMs", 500)
         self.fail_on_loss = options.flag("failOnDataLoss", True)
         options.text("cursor")
+        options.check_ends(is_stream=True)
         self._cursors: Cursors | None = None
         self._caps: dict[str, int] | None = None
         self._ends: dict[str, dict[str, Any]] = {}
-        self._trimmed: dict[str, int] = {}
+        self._trims: Trims | None = None
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -70,6 +72,12 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             beat = threading.Thread(target=_heartbeat, args=(self._cursors,), daemon=True)
             beat.start()
         return self._cursors
+
+    @property
+    def trims(self) -> Trims:
+        if self._trims is None:
+            self._trims = Trims(self.cursors, self.fail_on_loss)
+        return self._trims
 
     def _opened(self, queue: str, token: str = "", start: Any = None) -> dict[str, Any]:
         held = self.cursors.held.get(queue)
@@ -113,7 +121,11 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = self._one_queue(points, rows, size)
         else:
             found = self._many_queues(points, rows, size)
-        return start if found == start else _sorted(found)
+        if found != start:
+            return _sorted(found)
+        # There is time, and the query may end here.
+        self.trims.finish()
+        return start
 
     def _limits(self, limit: ReadLimit) -> tuple[int, int]:
         if isinstance(limit, ReadAllAvailable):
@@ -237,22 +249,15 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if held is None or held["incarnation"] != point["inc"]:
                 continue
             upto = int(point["seq"])
-            if upto <= max(int(held["start"]), self._trimmed.get(queue, 0)):
-                continue
-            try:
-                self.cursors.trim(queue, point["token"], upto)
-                self._trimmed[queue] = upto
-            except Refused as error:
-                if error.word in {"no_queue", "no_cursor"} and not self.fail_on_loss:
-                    continue
-                raise self.cursors.explained(error) from error
+            if upto > int(held["start"]):
+                self.trims.ask(queue, point["token"], upto)
 
     def stop(self) -> None:
         if self._cursors is not None:
             self._cursors.release_all()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cursors": None}
+        return {**self.__dict__, "_cursors": None, "_trims": None}
 
 
 def _point(held: dict[str, Any], seq: int) -> dict[str, Any]:

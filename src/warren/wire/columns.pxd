@@ -32,12 +32,15 @@ cdef class Column:
     cdef Buffer valid
     cdef uint64_t rows
     cdef bint has_null
+    cdef bint has_value
 
+    cdef int put_bit(self, bint bit) except -1
     cdef int put_valid(self, bint valid) except -1
+    cdef int put_null(self) except -1
+    cdef int begin_values(self) except -1
     cdef int put_int(self, int64_t value, bint valid) except -1
     cdef int put_bytes(self, const uint8_t* data, size_t n) except -1
     cdef int put_text(self, const uint8_t* data, size_t n) except -1
-    cdef int put_null_text(self) except -1
 
 
 # Bytes of a column that is done.

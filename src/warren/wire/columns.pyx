@@ -51,31 +51,71 @@ cdef class Column:
         free(self.offsets.data)
         free(self.valid.data)
 
-    cdef int put_valid(self, bint valid) except -1:
-        """The next row's bit; bits come by eights."""
+    cdef int put_bit(self, bint bit) except -1:
+        """The next row's bit of `valid`; bits come by eights."""
         cdef uint8_t nothing = 0
         if self.rows % 8 == 0:
             put(&self.valid, &nothing, 1)
-        if valid:
+        if bit:
             self.valid.data[self.rows // 8] |= <uint8_t>(1 << (self.rows % 8))
-        else:
-            self.has_null = True
         self.rows += 1
+        return 0
+
+    cdef int put_valid(self, bint valid) except -1:
+        """Most columns have a value in all rows, and no bits then."""
+        cdef uint64_t left, rows = self.rows
+        if valid and not self.has_null:
+            self.rows += 1
+            return 0
+        if not self.has_null:
+            self.has_null = True
+            self.rows = 0
+            for left in range(rows):
+                self.put_bit(True)
+        return self.put_bit(valid)
+
+    cdef int put_null(self) except -1:
+        """A row without a value; so long as there is none at all, rows are only counted."""
+        cdef int32_t end
+        cdef uint64_t nothing = 0
+        if not self.has_value:
+            self.rows += 1
+            return 0
+        if self.width:
+            put(&self.values, &nothing, self.width)
+        else:
+            end = <int32_t>self.values.length
+            put(&self.offsets, &end, 4)
+        return self.put_valid(False)
+
+    cdef int begin_values(self) except -1:
+        """The first value of the column: the rows before have none."""
+        cdef uint64_t left, rows = self.rows
+        self.has_value = True
+        self.rows = 0
+        for left in range(rows):
+            self.put_null()
         return 0
 
     cdef int put_int(self, int64_t value, bint valid) except -1:
         cdef int8_t small = <int8_t>value
+        if not valid:
+            return self.put_null()
+        if not self.has_value:
+            self.begin_values()
         if self.width == 8:
             put(&self.values, &value, 8)
         elif self.width == 1:
             put(&self.values, &small, 1)
         else:
             # Of a truth value the bits are the values.
-            return self.put_valid(value != 0)
-        return self.put_valid(valid)
+            return self.put_bit(value != 0)
+        return self.put_valid(True)
 
     cdef int put_bytes(self, const uint8_t* data, size_t n) except -1:
         cdef int32_t end
+        if not self.has_value:
+            self.begin_values()
         if self.values.length + n > OFFSET_MAX:
             raise ValueError("a column of a block holds at most 2 GiB")
         put(&self.values, data, n)
@@ -94,16 +134,18 @@ cdef class Column:
                                       PyBytes_GET_SIZE(clean))
         return self.put_bytes(data, n)
 
-    cdef int put_null_text(self) except -1:
-        cdef int32_t end = <int32_t>self.values.length
-        put(&self.offsets, &end, 4)
-        return self.put_valid(False)
+    @property
+    def is_empty(self):
+        """No row has a value: readers need not be told more of the column."""
+        return not self.has_value
 
     def buffers(self):
         """Which values there are, offsets, values; None for what there is no need of.
 
         The column is empty afterwards: nothing is copied.
         """
+        if not self.has_value and self.kind != "map":
+            self.begin_values()
         valid, offsets, values = Span(), Span(), Span()
         (<Span>valid).take(&self.valid)
         (<Span>offsets).take(&self.offsets)
@@ -199,3 +241,15 @@ def join_block(list columns not None, uint64_t rows, dict facts not None):
     span = Span()
     span.copy_of(MAGIC + struct.pack("<II", len(head), rows) + head)
     return Block([span, *spans])
+
+
+def fill_column(Column column not None, list values not None):
+    """Numbers into a column, as numbers or as text, for tests: None where there is no value."""
+    for value in values:
+        if value is None:
+            column.put_null()
+        elif column.width:
+            column.put_int(value, True)
+        else:
+            text = b"%d" % value
+            column.put_bytes(<const uint8_t*><const char*>text, PyBytes_GET_SIZE(text))
