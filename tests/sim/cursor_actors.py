@@ -268,8 +268,9 @@ class Reader(Served):
     def check_whole(self) -> None:
         """All that could be read now was: of every batch all of it, or nothing.
 
-        What consumers had let go of before there was the cursor is kept for nobody: it begins at the
-        oldest message that is there, and behind that one some may have left (`cursors:13000235`).
+        What consumers had let go of before there was the cursor is kept for nobody: it begins at
+        the oldest message that is there, and behind that one some may have left
+        (`cursors:13000235`).
         """
         for names in self.ledger.batches.get(self.queue, []):  # type: ignore[attr-defined]
             there = [name for name in names if name in self.shown.places]

@@ -13,9 +13,7 @@ def test_what_was_never_given_out_is_with_nobody() -> None:
     """A fork had another message in that place, which its client would acknowledge."""
     queue = Queue("q", Effects())
     for number in range(3):
-        queue.offer(
-            make_message(Address(b"", b"k"), encode_properties({}, 0), b"%d" % number), 100
-        )
+        queue.offer(make_message(Address(b"", b"k"), encode_properties({}, 0), b"%d" % number), 100)
     queue.flag([0, 2])
     assert queue.adopt([0, 1, 7]) == [0]
     assert (queue.ready, queue.unacked) == (2, 1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from warren.management.context import Context
 
 #: How long an operator waits for another master, in seconds, and how often that is looked at.
-HAND_OVER_S, LOOK_S = 10.0, 0.02
+HAND_OVER_S, LOOK_S = 10.0, 0.005
 
 
 async def transfer(context: Context, queue: AmqpQueue, node: str) -> None:

@@ -539,10 +539,10 @@ class Agreement:
 
     def _nodes_changed(self, effect: effects.NodesChanged) -> None:
         if effect.node:
-            self._log.info("node %s is %s", effect.node, effect.what.value)
             what = effect.what.value
             if effect.what is effects.Change.DRAINED and not effect.table[effect.node].drained:
                 what = "revived"
+            self._log.info("node %s is %s", effect.node, what)
             self._definitions.happened(f"node.{what}", node=effect.node)
         self._definitions.nodes_changed(effect)
 
