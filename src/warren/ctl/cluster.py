@@ -132,6 +132,7 @@ def _forks(shown: dict[str, Any]) -> list[str]:
     return [
         f"Node: {row['node']}, queue {row['queue']} in vhost {row['vhost']}: {row['state']}, "
         f"{row['messages']} messages"
+        + (f", {row['unreadable']} cannot be read" if row.get("unreadable") else "")
         + (f", waits: {row['waits_for']}" if row.get("waits_for") else "")
         for row in shown.get("forks", [])
     ]
