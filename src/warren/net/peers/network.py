@@ -313,7 +313,11 @@ class PeerNetwork:
         for answer in answers:
             link.send(*answer)
         if greeting.refused_by_peer is not None:
-            self._note_refusal(name, f"refuses us: {greeting.refused_by_peer.text}", link)
+            why = greeting.refused_by_peer.text
+            if greeting.refused_by_peer is Refusal.NOT_A_MEMBER:
+                # The words are about this node: it was forgotten there, or never let in.
+                why += "; to have it join anew: warrenctl stop_app, force_reset, join_cluster"
+            self._note_refusal(name, f"refuses us: {why}", link)
             link.lost("it refuses us")
         elif greeting.refusal is not None:
             self._note_refusal(name, f"refused by us: {greeting.refusal.text}", link)
