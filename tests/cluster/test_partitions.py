@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -96,6 +97,13 @@ def test_a_suspended_node(
     assert drain(channel, f"{name}.{asleep}") == [b"again"]
 
 
+def causes_of(cluster: Cluster, node: int) -> dict[str, str]:
+    """Of the last event of each name that a node has noted and that has one."""
+    events = [json.loads(line) for line in cluster.ctl(node, "events", "--json").splitlines()]
+    told = {event["event"]: event["details"] for event in events}
+    return {name: it["cause"] for name, it in told.items() if it.get("cause")}
+
+
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_node_that_is_cut_off(
     cluster: Cluster,
@@ -130,6 +138,10 @@ def test_a_node_that_is_cut_off(
     cluster.heal()
     cluster.wait_until_ready()
     assert drain(clients.channel(alone), f"{name}.{far}") == [*bodies, b"meanwhile"]
+    causes = causes_of(cluster, alone)
+    assert causes["cluster.no_majority"]
+    assert causes["link.down"].startswith("nothing heard for ")
+    assert causes_of(cluster, near)["node.down"].startswith("it was killed, is cut off")
     left = drain(clients.channel(near), f"{name}.{alone}")
     assert left[:21] == [*bodies, b"own"]
     assert set(left[21:]) <= {b"unsure"}

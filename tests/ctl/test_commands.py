@@ -362,6 +362,13 @@ def test_messages(ctl: Ctl, ok: Ok) -> None:
     shown = ok("events")
     assert "queue.deleted  vhost=msgs name=r" in shown
     assert json.loads(ok("events", "--json").splitlines()[0])["id"] >= 1
+    of_one = ok("-p", "msgs", "events", "--queue", "r").splitlines()
+    assert of_one
+    assert all("vhost=msgs name=r" in line for line in of_one)
+    assert ok("events", "--queue", "r") == ""
+    deleted = ok("events", "--all", "--names", "queue.deleted").splitlines()
+    assert deleted
+    assert all("queue.deleted" in line for line in deleted)
 
 
 def test_a_node_inside_a_program_cannot_be_stopped(ctl: Ctl) -> None:

@@ -104,12 +104,10 @@ def test_a_node_that_is_down_gets_its_mirror_later(
 
 def test_events_say_who_and_where(cluster: Cluster, clients: Clients, name: str) -> None:
     clients.channel(1).queue_declare(name, durable=True)
+    publish(clients.confirming(1), name, [b"%d" % i for i in range(20)])
     cluster.ctl(1, "add_queue_mirror_link", name, cluster.nodes[1])
     await_that(cluster, name, lambda it: len(it.synchronised) == 2, "two replicas")
-    shown = [
-        json.loads(line)
-        for line in cluster.ctl(1, "events", "--json").splitlines()
-        if "mirror_link" in line
-    ]
-    assert shown[-1]["event"] == "queue.mirror_link.added"
-    assert shown[-1]["details"]["node"] == cluster.nodes[1]
+    lines = cluster.ctl(1, "events", "--json", "--queue", name).splitlines()
+    of_queue = {it["event"]: it["details"] for it in map(json.loads, lines)}
+    assert of_queue["queue.mirror_link.added"]["node"] == cluster.nodes[1]
+    assert of_queue["queue.sync_started"]["cause"] == "it is synchronised by itself"

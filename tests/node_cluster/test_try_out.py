@@ -253,3 +253,16 @@ def test_the_way_back_names_another_directory(tmp_path: Path) -> None:
     try_out = TryOut(tmp_path / "my cluster")
     text = try_out._more["cluster.try_out"]
     assert text == f"warren cluster --dir '{tmp_path}/my cluster' start {{node}}"
+
+
+def test_nodes_get_keys_of_the_configuration(cluster: Commands) -> None:
+    handling = "cluster_partition_handling = autoheal"
+    place = cluster.folder / ".warren" / "warren1" / "rabbitmq.conf"
+    assert "KEY=VALUE" in cluster.up("-n", "1", "--set", "cluster_partition_handling", status=2)
+    cluster.up("-n", "1", "--set", "cluster_partition_handling=autoheal")
+    assert handling in place.read_text().splitlines()
+    said = cluster.up("--set", "cluster_name=tried")
+    assert "counts when they are started again" in said
+    cluster("kill", "1")
+    cluster("start", "1")
+    assert {handling, "cluster_name = tried"} <= set(place.read_text().splitlines())

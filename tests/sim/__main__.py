@@ -22,6 +22,7 @@ from sim.run_operators import run_operators
 from sim.run_passing import run_passing
 from sim.run_placed import PlacedResult, run_placed
 from sim.run_ring import RingResult, run_ring
+from sim.run_survivors import run_survivors
 from sim.run_wide import run_wide
 from sim.world import World
 
@@ -49,6 +50,7 @@ RUNNERS: dict[str, Callable[..., AnyResult]] = {
     "cursors": run_cursors,
     "forks": run_autoheal,
     "operators": run_operators,
+    "survivors": run_survivors,
 }
 
 
@@ -102,6 +104,7 @@ SHARES = {
     "cursors": 6,
     "forks": 4,
     "operators": 6,
+    "survivors": 2,
 }
 
 

@@ -23,7 +23,7 @@ from sim.world import Violation, World
 from warren.config.settings import Settings
 from warren.engine.fork_slots import digest_of, message_at
 from warren.gateway.stash import StashRoom
-from warren.store.fork_files import FORK_BIT, ForkNote
+from warren.store.fork_files import FORK_BIT, ForkNote, Lost
 from warren.wire.tables import split_entries
 
 NAMESPACE = 1 << 43
@@ -39,6 +39,7 @@ class MemoryForkFiles:
     def __init__(self) -> None:
         self._last = 0
         self._kept: dict[int, tuple[ForkNote, bytes]] = {}
+        self._lost: dict[int, list[Lost]] = {}
 
     def reserve(self) -> int:
         self._last += 1
@@ -56,8 +57,15 @@ class MemoryForkFiles:
     def rows(self, number: int) -> bytes | None:
         return self._kept[number][1] if number in self._kept else None
 
+    def lose(self, number: int, lost: list[Lost]) -> None:
+        self._lost[number] = list(lost)
+
+    def lost(self, number: int) -> list[Lost] | None:
+        return self._lost.get(number, [])
+
     def drop(self, number: int) -> None:
         self._kept.pop(number, None)
+        self._lost.pop(number, None)
 
 
 class ForkNode(BrokerNode):

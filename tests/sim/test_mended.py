@@ -24,8 +24,10 @@ SOON_MS = 20_000
 class Scene:
     """Three brokers and a queue with a backlog that is paged out on all of them."""
 
+    cluster_type: type[BrokerCluster] = BrokerCluster
+
     def __init__(self, policy: dict[str, Any], count: int = 300, **arguments: Any) -> None:
-        self.cluster = BrokerCluster(7, 3, settings=settings_for(random.Random(7)))
+        self.cluster = self.cluster_type(7, 3, settings=settings_for(random.Random(7)))
         self.cluster.start()
         for node in self.cluster.nodes.values():
             # Clients of a plain queue are reminded of what had to wait for the log.

@@ -63,3 +63,19 @@ def test_new_is_what_stands_at_the_base_or_behind_it() -> None:
     assert [it.is_new(slot, 55) for slot in (11, 12)] == [False, True]
     assert [it.is_new(4 << 55 | slot, 55) for slot in (2, 3)] == [False, True]
     assert it.is_new(9 << 55, 55), "a level that the replica did not have"
+
+
+def test_what_a_fork_has_lost_is_kept(tmp_path: Path) -> None:
+    files = ForkDirectory(str(tmp_path))
+    number = files.reserve()
+    files.keep(note(number), ROWS)
+    assert files.lost(number) == []
+    files.lose(number, [(3, 4, 0), (128, 256, 17)])
+    again = ForkDirectory(str(tmp_path))
+    assert again.lost(number) == [(3, 4, 0), (128, 256, 17)]
+    assert again.notes() == [note(number)]
+    (place,) = tmp_path.glob("*.lost")
+    place.write_bytes(b"[[3,4")
+    assert again.lost(number) is None, "nobody knows what, so nothing counts as acknowledged"
+    again.drop(number)
+    assert not list(tmp_path.glob(f"{number & ~FORK_BIT}.*"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from warren.engine.promotions import Succession
+from warren.engine.promotions import Succession, why_deposed
 
 
 def view(epoch: int, master: str | None, in_sync: tuple[str, ...], unclean: int = 0) -> Any:
@@ -81,3 +81,10 @@ def test_a_replica_that_is_back_after_all_were_down() -> None:
     mirror.view_changed(view(8, "n2", ("n2",)), 20)
     told = mirror.served(25, 3)
     assert (told["from"], told["cause"], told["redelivered"]) == (None, "return", 3)
+
+
+def test_why_a_master_is_one_no_more() -> None:
+    assert why_deposed(view(2, "n2", ("n2", "n1")), "n1") == {"master": "n2", "cause": "handover"}
+    told = why_deposed(view(2, "n2", ("n2",)), "n1")
+    assert told == {"master": "n2", "cause": "the others have gone on without this node"}
+    assert why_deposed(None, "n1")["master"] is None

@@ -128,7 +128,7 @@ const WORDS: Record<string, (d: Record<string, unknown>) => string> = {
   "queue.mended": (d) => `queue ${d.name} in ${d.vhost}: a message that could not be read came from ${d.node}`,
   "queue.fork_opened": (d) => `queue ${d.name} in ${d.vhost} is served by a fork, ${d.fork}, until the partition ends`,
   "queue.fork_closed": (d) => `queue ${d.name} in ${d.vhost}: its fork ${d.fork} is to be merged`,
-  "queue.fork_merged": (d) => `queue ${d.name} in ${d.vhost}: its fork is merged, ${d.messages} messages brought back, ${d.acknowledged} acknowledged there`,
+  "queue.fork_merged": (d) => `queue ${d.name} in ${d.vhost}: its fork is merged, ${d.messages} messages brought back, ${d.acknowledged} acknowledged there${d.unreadable ? `, ${d.unreadable} cannot be read` : ""}`,
   "policy.set": (d) => `policy ${d.name} was set in ${d.vhost}`,
   "policy.cleared": (d) => `policy ${d.name} was removed from ${d.vhost}`,
   "vhost.created": (d) => `virtual host ${d.name} was made`,

@@ -132,6 +132,7 @@ def _forks(shown: dict[str, Any]) -> list[str]:
     return [
         f"Node: {row['node']}, queue {row['queue']} in vhost {row['vhost']}: {row['state']}, "
         f"{row['messages']} messages"
+        + (f", {row['unreadable']} cannot be read" if row.get("unreadable") else "")
         + (f", waits: {row['waits_for']}" if row.get("waits_for") else "")
         for row in shown.get("forks", [])
     ]
@@ -233,8 +234,8 @@ def drain(run: Run) -> None:
     if shown["masters_left"]:
         names = [f"'{row['name']}' in vhost '{row['vhost']}'" for row in shown["queues_left"]]
         run.say(
-            f"{shown['masters_left']} masters stay, since no other node has their queues in full "
-            "(warrenctl sync_queue, and they follow):"
+            f"{shown['masters_left']} masters stay, since no other node in service has their "
+            "queues in full (warrenctl sync_queue, or revive one that has, and they follow):"
         )
         for line in names:
             run.say(line)
@@ -316,6 +317,17 @@ COMMANDS = (
         "Takes a node that is stopped out of the cluster",
         forget_cluster_node,
         {"offline": False, "force": False},
+        notes=(
+            (
+                "--offline",
+                "on a survivor that is stopped (stop_app) and can agree with nobody, since",
+            ),
+            ("", "half of the nodes or more are lost for good; start_app then goes on alone"),
+            (
+                "--force",
+                "also if forks of it may not be merged (autoheal): gives up what they have",
+            ),
+        ),
     ),
     Command("reset", "", "Makes a stopped node leave its cluster and forget everything", reset),
     Command(

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from warren.ctl.client import Client
 from warren.ctl.errors import usage
-from warren.ctl.output import FORMATTERS, Row, render
+from warren.ctl.output import ALIGNED, FORMATTERS, Row, render
 
 #: Options that every command takes: spellings -> (name, whether a value follows).
 GLOBAL_OPTIONS = {
@@ -54,6 +54,8 @@ class Command:
     options: dict[str, bool] = field(default_factory=dict)
     #: Lists what it can show, and shows by default, if it prints a table.
     columns: Sequence[str] = ()
+    #: What its words and options mean, where that needs saying: (as it is written, meaning).
+    notes: Sequence[tuple[str, str]] = ()
 
     @property
     def least(self) -> int:
@@ -119,8 +121,14 @@ class Run:
         print(text, flush=True)
 
     def table(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        from warren.ctl.terminal import is_terminal
+
         headers = not {"silent", "no-table-headers"} & set(self.options)
-        lines = render(list(rows), columns, self.formatter, headers)
+        formatter = self.formatter
+        if formatter == "table" and "formatter" not in self.options and is_terminal(sys.stdout):
+            # People want columns below each other; programs read what goes into a pipe.
+            formatter = ALIGNED
+        lines = render(list(rows), columns, formatter, headers)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
 
     def chosen_columns(self, default: Sequence[str]) -> list[str]:

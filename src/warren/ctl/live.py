@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from warren.ctl.command import Command, Run, number
+from warren.ctl.command import Command, Run, number, q
 from warren.ctl.errors import usage
 
 
@@ -14,20 +14,22 @@ def events(run: Run) -> None:
     """What happened lately; with --follow, what happens until interrupted."""
     last = 0
     until_s = None
+    names = q(run.options.get("names", ""))
     if "for" in run.options:
         until_s = time.monotonic() + number(run.options["for"], "for")
     if "all" in run.options:
         if "follow" in run.options:
             raise usage("--all shows what was, --follow what comes to one node: not both")
-        for event in run.client.get("/warren/events"):
+        for event in run.client.get(f"/warren/events?names={names}"):
             _show_event(run, event)
         return
-    for event in run.client.get("/cluster/events"):
+    for event in run.client.get(f"/cluster/events?names={names}"):
         last = event["id"]
         _show_event(run, event)
     if "follow" not in run.options:
         return
-    for line in run.client.lines(f"/cluster/events/stream?since={last}", until_s):
+    place = f"/cluster/events/stream?since={last}&names={names}"
+    for line in run.client.lines(place, until_s):
         if line.startswith("data: "):
             _show_event(run, json.loads(line[6:]))
 
@@ -38,7 +40,17 @@ def follow_events(run: Run) -> None:
     events(run)
 
 
+def _is_about(run: Run, told: dict[str, Any]) -> bool:
+    """Whether an event is one of the queue that is asked for, if one is."""
+    queue = run.options.get("queue")
+    if queue is None:
+        return True
+    return queue in {told.get("name"), told.get("queue")} and told.get("vhost") == run.vhost
+
+
 def _show_event(run: Run, event: dict[str, Any]) -> None:
+    if not _is_about(run, event["details"]):
+        return
     if run.formatter == "json":
         run.say(json.dumps(event))
         return
@@ -59,7 +71,14 @@ COMMANDS = (
         "",
         "Shows what happened lately; with -f, what happens",
         events,
-        {"follow": False, "for": True, "all": False},
+        {"follow": False, "for": True, "all": False, "names": True, "queue": True},
+        notes=(
+            ("--follow, -f", "what happens from now on, too, until interrupted"),
+            ("--for <for>", "with --follow: for so many seconds"),
+            ("--all", "what all nodes have seen; else what this one has"),
+            ("--names <names>", "events whose name begins so, as in: queue.promoted,queue.sync"),
+            ("--queue <queue>", "events of this queue (and -p <vhost>)"),
+        ),
     ),
     Command(
         "consume_event_stream",

@@ -136,6 +136,9 @@ def _usage_text(command: Command) -> str:
     text = f"\nUsage\n\n{command.usage}\n\n{command.about}"
     if command.columns:
         text += "\n\nColumns: " + ", ".join(command.columns)
+    if command.notes:
+        room = max(len(word) for word, _ in command.notes)
+        text += "\n\n" + "\n".join(f"   {word:<{room}}  {what}" for word, what in command.notes)
     return text
 
 

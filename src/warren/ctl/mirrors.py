@@ -243,6 +243,7 @@ COMMANDS = (
         "Synchronises the mirrors of a queue",
         sync_queue,
         {"no-wait": False},
+        notes=(("--no-wait", "returns when it has begun"),),
     ),
     Command("cancel_sync_queue", "<queue>", "Stops synchronising a queue", cancel_sync_queue),
     Command(
@@ -251,6 +252,7 @@ COMMANDS = (
         "Has a mirror of a queue on a node, whatever its policy, and waits until it has everything",
         add_queue_mirror_link,
         {"no-wait": False},
+        notes=(("--no-wait", "returns when the cluster has agreed on it"),),
     ),
     Command(
         "remove_queue_mirror_link",

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 FORMATTERS = ("table", "pretty_table", "json", "csv")
+#: A table whose columns stand below each other, without lines: for terminals.
+ALIGNED = "aligned"
 
 Row = dict[str, Any]
 
@@ -41,6 +43,8 @@ def render(
     if formatter == "pretty_table":
         return _box(columns, cells)
     head = [list(columns)] if headers and rows else []
+    if formatter == ALIGNED:
+        return _aligned([*head, *([_flat(cell) for cell in line] for line in cells)])
     return ["\t".join(_flat(cell) for cell in line) for line in [*head, *cells]]
 
 
@@ -59,6 +63,12 @@ def _json(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         picked = {column: row.get(column) for column in columns}
         lines.append(("," if number else "") + json.dumps(picked, ensure_ascii=False))
     return [*lines, "]"]
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    padded = (zip(line, widths, strict=True) for line in lines)
+    return ["  ".join(f"{cell:<{width}}" for cell, width in line).rstrip() for line in padded]
 
 
 def _box(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:

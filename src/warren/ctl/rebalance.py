@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from warren.ctl.command import Command, Run
-from warren.ctl.errors import BAD_DATA, TIMEOUT, CtlError, usage
+from warren.ctl.errors import BAD_DATA, SOFTWARE, TIMEOUT, CtlError, usage
 
 PLACE = "/rebalance/queues"
 LOOK_S = 0.2
@@ -16,6 +16,7 @@ LOOK_S = 0.2
 PAST = datetime.timedelta(minutes=5)
 #: RabbitMQ's types of queues; of quorum queues and streams there are none here.
 TYPES = ("all", "classic", "quorum", "stream")
+NOTHING = "No master has to move: they are even, or no mirrored queue matches"
 COLUMNS = ("Node name", "Number of replicated classic queues")
 
 
@@ -23,6 +24,10 @@ def rebalance(run: Run) -> None:
     if "cancel" in run.options:
         run.banner("Ending the rebalancing of queue masters ...")
         run.client.want("DELETE", PLACE)
+        return
+    if "status" in run.options:
+        run.banner("Rebalancing of queue masters ...")
+        _print_status(run, run.client.get(PLACE))
         return
     kind = run.word(0, "all")
     if kind not in TYPES:
@@ -38,9 +43,12 @@ def rebalance(run: Run) -> None:
         return
     answer = run.client.want("POST", PLACE, order)
     if "dry-run" in run.options:
-        run.table(answer, ("vhost", "name", "source", "target"))
+        _print_moves(run, answer)
         return
-    _print_result(run, _wait(run))
+    shown = _wait(run)
+    _check_known(shown)
+    _print_result(run, shown)
+    _check_ended(shown)
 
 
 def spread(run: Run) -> None:
@@ -53,15 +61,16 @@ def spread(run: Run) -> None:
     }
     if "dry-run" in run.options:
         order["dry_run"] = True
-        run.table(run.client.want("POST", PLACE, order), ("vhost", "name", "source", "target"))
+        _print_moves(run, run.client.want("POST", PLACE, order))
         return
     run.client.want("POST", PLACE, order)
     shown = _wait(run)
     if not shown.get("planned"):
-        run.say("No master has to move: they are even, or no mirrored queue matches")
+        _check_known(shown)
+        run.say(NOTHING)
         return
-    run.say(f"{shown.get('moved', 0)} of {shown.get('planned', 0)} masters have moved")
-    _check_failures(shown)
+    run.say(_said(shown))
+    _check_ended(shown)
 
 
 def _order(run: Run) -> dict[str, Any]:
@@ -121,13 +130,61 @@ def _wait(run: Run) -> dict[str, Any]:
     return result
 
 
+def _print_moves(run: Run, moves: list[dict[str, Any]]) -> None:
+    """What a dry run has found."""
+    run.table(moves, ("vhost", "name", "source", "target"))
+    if not moves:
+        run.banner(NOTHING)
+
+
 def _print_result(run: Run, shown: dict[str, Any]) -> None:
     counts = [(row["name"], row["masters"]) for row in shown.get("nodes", ())]
     run.table([dict(zip(COLUMNS, row, strict=True)) for row in counts], COLUMNS)
-    _check_failures(shown)
+    if not shown.get("planned"):
+        run.banner(NOTHING)
 
 
-def _check_failures(shown: dict[str, Any]) -> None:
+def _said(shown: dict[str, Any]) -> str:
+    return f"{shown.get('moved', 0)} of {shown.get('planned', 0)} masters have moved"
+
+
+def _print_status(run: Run, shown: dict[str, Any]) -> None:
+    """What is under way or was last, what is appointed, and who has how many masters."""
+    if run.formatter == "json":
+        import json
+
+        run.say(json.dumps(shown))
+        return
+    if "planned" in shown:
+        how = "under way" if shown["state"] == "running" else "the last one"
+        run.say(f"{how}, by {shown['strategy']}: {_said(shown)}, {shown['failed']} could not")
+    else:
+        run.say("none is under way, and none was since the node that leads has started")
+    appointment = shown.get("appointment")
+    run.say(f"appointed: {appointment['at'] if appointment else 'none'}")
+    counts = [(row["name"], row["masters"]) for row in shown.get("nodes", ())]
+    run.table([dict(zip(COLUMNS, row, strict=True)) for row in counts], COLUMNS)
+
+
+def _check_known(shown: dict[str, Any]) -> None:
+    """Raises CtlError when another node leads now, which knows of no rebalancing."""
+    if "nodes" in shown and "planned" not in shown:
+        raise CtlError(
+            SOFTWARE,
+            "Error:\nit was ended half-way, since the node that led the cluster does not any more; "
+            "say it again",
+        )
+
+
+def _check_ended(shown: dict[str, Any]) -> None:
+    """Raises CtlError unless all masters have moved that were to."""
+    left = shown.get("planned", 0) - shown.get("moved", 0) - shown.get("failed", 0)
+    if left > 0:
+        raise CtlError(
+            SOFTWARE,
+            f"Error:\nit was ended before {left} of {shown['planned']} masters had moved: "
+            "warrenctl rebalance --cancel",
+        )
     if shown.get("failed"):
         reasons = [f"{row['name']}: {row['reason']}" for row in shown["failures"]]
         raise CtlError(
@@ -148,9 +205,25 @@ COMMANDS = (
             "at": True,
             "pause": True,
             "cancel": False,
+            "status": False,
             "vhost-pattern": True,
             "queue-pattern": True,
         },
+        notes=(
+            (
+                "type",
+                "all (default) or classic, as in RabbitMQ; of quorum and stream there are none",
+            ),
+            ("--strategy <strategy>", "min-masters (default), min-messages, min-connections,"),
+            ("", "round-robin, random, even"),
+            ("--dry-run", "shows the moves and makes none"),
+            ("--at <at>", "not now, but at 03:30 or 2030-12-31T23:30:00+01:00; all nodes know it"),
+            ("--pause <pause>", "one master at a time, and so many seconds of rest in between"),
+            ("--cancel", "ends the one that is under way, and forgets what is appointed"),
+            ("--status", "how far the last one is, what is appointed, who has how many masters"),
+            ("--vhost-pattern <...>", "of matching virtual hosts only; a regular expression"),
+            ("--queue-pattern <...>", "of matching queues only; a regular expression"),
+        ),
     ),
     Command(
         "spread",
@@ -158,5 +231,9 @@ COMMANDS = (
         "Spreads the masters of matching queues evenly, only onto synchronised mirrors",
         spread,
         {"dry-run": False},
+        notes=(
+            ("pattern", "a regular expression for names of queues of the virtual host (-p)"),
+            ("--dry-run", "shows the moves and makes none"),
+        ),
     ),
 )

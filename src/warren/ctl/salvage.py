@@ -107,5 +107,19 @@ COMMANDS = (
         "Lists, shows, exports, brings back or drops what nodes have put aside",
         salvage,
         {"on": True, "queue": True, "count": True},
+        notes=(
+            ("list", "what all nodes have put aside, and why"),
+            ("show <file>", "the first messages of a file: --count <count> (10)"),
+            (
+                "export <file> [to]",
+                "all of them, a line of JSON each, to a new file or standard output",
+            ),
+            (
+                "republish <file>",
+                "to their queue, or --queue <queue> (and -p); drops the file then",
+            ),
+            ("drop <file>", "throws them away"),
+            ("--on <on>", "the node, where several have a file of that name"),
+        ),
     ),
 )

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from warren.engine.fork_slots import (
     BUSY,
     DIGEST_BYTES,
     bring_in,
+    is_there,
     left_ms,
     let_leave,
     message_at,
@@ -48,6 +49,8 @@ ROW_BYTES = 8 + DIGEST_BYTES
 MESSAGES = 100
 MESSAGE_BYTES = 256 * 1024
 SETTLED = 2000
+#: A message that cannot be read is tried so often; a disk may recover.
+TRIES_MAX = 3
 #: What is not on all replicas yet, or cannot be told now, is told again after so long.
 AGAIN_MS, AGAIN_MS_MAX = 20, 1000
 
@@ -74,6 +77,12 @@ class Merge:
     new: deque[int] = field(default_factory=deque)
     #: What clients have let go of: slot -> digest.
     settled: dict[int, bytes] = field(default_factory=dict)
+    #: New ones that the log has not given back, and how often that was tried.
+    unread: list[int] = field(default_factory=list)
+    tries: int = 0
+    #: New ones that are lost for good, as far as anybody knows.
+    unreadable: int = 0
+    is_told: bool = False
     appended: int = 0
     expired: int = 0
     acknowledged: int = 0
@@ -95,13 +104,20 @@ class Merging:
         self.may_go_on = False
         #: How many forks were merged since the start, and messages brought back.
         self.merged_forks = self.merged_messages = self.salvaged_messages = 0
+        self.unreadable_messages = 0
 
     def add(self, fork: Fork) -> None:
         """Merge this one, too."""
         note = fork.note
         merge = Merge(fork, gateway_id(f"fork {note.tag}", note.opened_s))
         self._merges[note.number] = merge
+        before = fork.queue.unreadable
         slots = sorted(row[0] for row in fork.queue.walk())
+        if fork.queue.unreadable > before:
+            # An index of messages: which ones it had, nobody knows any more.
+            fork.is_doubtful = True
+            merge.unreadable += fork.queue.unreadable - before
+        merge.unreadable += sum(new for _, _, new in fork.lost)
         merge.new.extend(slot for slot in slots if note.is_new(slot, LEVEL_SHIFT))
         merge.settled = self._find_settled(fork, set(slots))
         if self._is_awake:
@@ -132,6 +148,7 @@ class Merging:
         if rows is None:
             # They come again, which they may.
             return {}
+        there.update(chain.from_iterable(range(first, end) for first, end, _ in fork.lost))
         return {slot: digest for slot, digest in _split(rows) if slot not in there}
 
     # -- telling the master ------------------------------------------------------------------------
@@ -155,7 +172,16 @@ class Merging:
         rows = self._next_messages(merge, now_ms)
         settled = [[*row] for row in islice(merge.settled.items(), SETTLED)]
         if not rows and not settled:
-            self._over(merge)
+            if merge.new:
+                # So many could not be read; those behind them may be.
+                self._again(merge, 1)
+            elif merge.unread and merge.tries < TRIES_MAX:
+                merge.tries += 1
+                merge.new.extend(merge.unread)
+                merge.unread.clear()
+                self._again(merge, AGAIN_MS_MAX, "the disk does not give some of it back")
+            else:
+                self._over(merge)
             return
         arguments = (note.name, note.queue, merge.gateway, rows, settled)
         here = self._engine.settings.node_name
@@ -181,6 +207,8 @@ class Merging:
             message = message_at(fork.queue, slot)
             if message is None:
                 merge.new.remove(slot)
+                if is_there(fork.queue, slot):
+                    merge.unread.append(slot)
                 continue
             data = encode_message(marked(message, fork.note.tag, AUTOHEAL))
             rows.append([slot + 1, data, left_ms(fork.queue, slot, now_ms)])
@@ -226,8 +254,31 @@ class Merging:
 
     # -- the end -----------------------------------------------------------------------------------
 
+    def _tell_unread(self, merge: Merge) -> None:
+        """They are given up: what stands at their places is put aside, as of any other queue."""
+        note, queue = merge.fork.note, merge.fork.queue
+        places = {row[0]: row[1] for row in queue.walk()} if merge.unread else {}
+        journal = self._mirrors.journal
+        for slot in merge.unread:
+            merge.unreadable += 1
+            if journal is not None and journal.on_unreadable is not None and places.get(slot):
+                journal.on_unreadable(queue, slot, places[slot], 1)
+        merge.unread.clear()
+        if merge.unreadable and not merge.is_told:
+            merge.is_told = True
+            self.unreadable_messages += merge.unreadable
+            self._engine.log.warning(
+                "fork %s of queue '%s' in vhost '%s': %d messages that were published to it cannot "
+                "be read on this node's disk, and nobody else has them",
+                note.tag,
+                note.name,
+                note.vhost,
+                merge.unreadable,
+            )
+
     def _over(self, merge: Merge) -> None:
         note = merge.fork.note
+        self._tell_unread(merge)
         if not self._drop(merge):
             return
         self.merged_forks += 1
@@ -237,6 +288,7 @@ class Merging:
             "messages": merge.appended,
             "acknowledged": merge.acknowledged,
             "expired": merge.expired,
+            "unreadable": merge.unreadable,
         }
         self._engine.emit("queue.fork_merged", vhost=note.vhost, name=note.name, **told)
         self._engine.log.info(
@@ -254,7 +306,12 @@ class Merging:
         """The queue was deleted meanwhile: what was published to its fork is kept."""
         note, queue = merge.fork.note, merge.fork.queue
         found = ((slot, message_at(queue, slot)) for slot in merge.new)
-        rows: list[tuple[int, Message]] = [(slot, it) for slot, it in found if it is not None]
+        rows: list[tuple[int, Message]] = []
+        for slot, message in found:
+            if message is not None:
+                rows.append((slot, message))
+            elif is_there(queue, slot) and slot not in merge.unread:
+                merge.unread.append(slot)
         what: Any = SimpleNamespace(
             name=note.name, number=note.queue, vhost=SimpleNamespace(name=note.vhost)
         )
@@ -268,6 +325,7 @@ class Merging:
         except OSError as error:
             self._again(merge, AGAIN_MS_MAX, str(error))
             return
+        self._tell_unread(merge)
         self.salvaged_messages += len(rows)
         merge.new.clear()
         self._drop(merge)
@@ -296,6 +354,7 @@ class Merging:
                 "opened": merge.fork.note.opened_s,
                 "messages": len(merge.new),
                 "acknowledgements": len(merge.settled),
+                "unreadable": merge.unreadable + len(merge.unread),
                 "waits_for": merge.waits_for,
             }
             for merge in self._merges.values()

@@ -22,6 +22,8 @@ cdef uint64_t ALL_POSITIONS = <uint64_t>1 << 54
 
 #: Octets of what tells a message from others.
 DIGEST_BYTES = 16
+#: Slots that are lost together when the index of them is.
+CHUNK = CHUNK_SLOTS
 #: What has become of a message that a fork has let go of.
 GONE, BUSY = 0, 1
 
@@ -106,6 +108,11 @@ def message_at(Queue queue not None, uint64_t slot):
     """The message of a slot; None: there is none, or it cannot be read."""
     cdef Slot* entry = queue.entry_at(slot)
     return None if entry is NULL else queue.look_at(entry)
+
+
+def is_there(Queue queue not None, uint64_t slot):
+    """Whether the slot has a message, which may not be readable."""
+    return queue.entry_at(slot) is not NULL
 
 
 def left_ms(Queue queue not None, uint64_t slot, int64_t now_ms):

@@ -15,10 +15,17 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from warren.engine import moving
-from warren.engine.fork_merging import Merging
-from warren.engine.fork_slots import copy_some, end_levels, flag_all, level_ends, mark_far
+from warren.engine.fork_merging import LEVEL_SHIFT, Merging
+from warren.engine.fork_slots import (
+    CHUNK,
+    copy_some,
+    end_levels,
+    flag_all,
+    level_ends,
+    mark_far,
+)
 from warren.queue.queue import Queue
-from warren.store.fork_files import FORK_BIT, ForkFiles, ForkNote
+from warren.store.fork_files import FORK_BIT, ForkFiles, ForkNote, Lost
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
@@ -50,6 +57,8 @@ class Fork:
     queue: Queue
     #: The log may lack something of it: nobody knows what clients have acknowledged.
     is_doubtful: bool = False
+    #: Slots that its disk could not give back: nobody has acknowledged those.
+    lost: list[Lost] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -82,6 +91,8 @@ class Forks:
         #: Forks that the log has spoken of, by their own number.
         self._found: dict[int, KeptFork] = {}
         self._is_doubtful = False
+        #: Those whose files cannot be read: nobody knows which queues they are forks of.
+        self.unmergeable: list[KeptFork] = []
         #: Number of a queue here -> when another node has last told of a fork of it, and what its
         #: messages wait for.
         self.told: dict[int, tuple[int, str]] = {}
@@ -107,12 +118,13 @@ class Forks:
         notes = [] if self.files is None else self.files.notes()
         for note in notes:
             queue = self._found.pop(note.number, None)
-            is_doubtful = self._is_doubtful or queue is None
+            lost = None if self.files is None else self.files.lost(note.number)
+            is_doubtful = self._is_doubtful or queue is None or lost is None
             if queue is None:
                 queue = KeptFork(note.number, self._engine.effects)
                 queue.queue_id, queue.durable = 0, False
             queue.vhost.name = note.vhost
-            self._to_merge(Fork(note, queue, is_doubtful), "the node was stopped")
+            self._to_merge(Fork(note, queue, is_doubtful, lost or []), "the node was stopped")
         unreadable = set() if self.files is None else self.files.unreadable()
         for number in list(self._found):
             if number in unreadable:
@@ -121,8 +133,28 @@ class Forks:
                     "in the log",
                     number & ~FORK_BIT,
                 )
+                self.unmergeable.append(self._found[number])
             else:
                 self._strike_off(self._found.pop(number), number)
+
+    def lost(self, queue: object, slot: int, _place: int, count: int) -> None:
+        """The log cannot give something of a queue back, which leaves it: perhaps one of a fork.
+
+        Here it is gone. The others may have it, and must not take it for acknowledged.
+        """
+        fork = next((it for it in self.open.values() if it.queue is queue), None)
+        if fork is None or self.files is None:
+            return
+        # A whole chunk begins at its first slot, whether that has a message or not.
+        is_chunk = count > 1 or slot % CHUNK == 0
+        new = count if fork.note.is_new(slot, LEVEL_SHIFT) else 0
+        fork.lost.append((slot, slot + CHUNK if is_chunk else slot + 1, new))
+        try:
+            # Before the log can say that it has left.
+            self.files.lose(fork.note.number, fork.lost)
+        except OSError as error:
+            self._engine.log.error("what fork %s has lost is not kept: %s", fork.note.tag, error)
+            fork.is_doubtful = True
 
     def _strike_off(self, queue: Queue, number: int) -> None:
         """Nobody needs it any more."""
@@ -311,6 +343,17 @@ class Forks:
                 "messages": fork.queue.ready + fork.queue.unacked,
             }
             for fork in self.open.values()
+        ]
+        shown += [
+            {
+                "vhost": "?",
+                "queue": "?",
+                "fork": f"{self._engine.settings.node_name}/{queue.queue_id & ~FORK_BIT}",
+                "state": "unreadable",
+                "messages": queue.ready,
+                "waits_for": "its file in forks/ cannot be read; its messages stay in the log",
+            }
+            for queue in self.unmergeable
         ]
         return shown + self.merging.describe()
 

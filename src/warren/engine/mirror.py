@@ -16,7 +16,7 @@ from warren.engine.cursors import resume_cursors
 from warren.engine.healing import Healing
 from warren.engine.mirror_links import links_of
 from warren.engine.orphans import await_consumers
-from warren.engine.promotions import Succession
+from warren.engine.promotions import Succession, why_deposed
 from warren.engine.ring_changes import changes_of
 from warren.replication import effects
 from warren.replication.core import NEVER_MS
@@ -366,7 +366,8 @@ class Mirror:
         """Whoever holds deliveries of the old object holds nothing; another one is the copy."""
         queue = self.queue
         if queue.vhost.queues.get(queue.name) is queue:
-            self._mirrors.note("queue.deposed", queue, epoch=effect.epoch)
+            told = why_deposed(self.view, self._engine.settings.node_name)
+            self._mirrors.note("queue.deposed", queue, epoch=effect.epoch, **told)
         self.end_copies("interrupted")
         self.log.stand_down()
         if queue.vhost.queues.get(queue.name) is not queue:
@@ -420,7 +421,8 @@ class Mirror:
         state = self.syncs.get(learner)
         if state is None and self.replica is not None and self.replica.is_copying:
             state = self.syncs[learner] = SyncState(self._engine.clock.now_ms())
-            self._mirrors.note("queue.sync_started", self.queue, node=learner)
+            cause = self.replica.why_copying
+            self._mirrors.note("queue.sync_started", self.queue, node=learner, cause=cause)
         return state
 
     def _copy_ended(self, learner: str, how: str) -> None:

@@ -73,6 +73,7 @@ class Mirrors:
         """The node's log is about to be read."""
         self._journal = journal
         journal.on_unknown = self._find_copy
+        journal.on_lost = self.forks.lost
         journal.on_mirrored = self._found_mirrored
 
     @property

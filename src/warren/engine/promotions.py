@@ -22,6 +22,17 @@ UNCLEAN = "unclean"
 RETURN = "return"
 
 
+def why_deposed(view: View | None, here: str) -> dict[str, Any]:
+    """Who is the master in the place of this node, and why: it has everything still, or not."""
+    if view is None:
+        return {"master": None, "cause": "the queue is gone, or not mirrored any more"}
+    is_there = here in view.in_sync
+    return {
+        "master": view.master,
+        "cause": HANDOVER if is_there else "the others have gone on without this node",
+    }
+
+
 class Succession:
     """Of one replica on this node."""
 

@@ -44,6 +44,11 @@ def explain_forks(engine: Engine, queue: AmqpQueue) -> list[str]:
                 f"fork {row['fork']} is being merged: {row['messages']:,} messages and "
                 f"{row['acknowledgements']:,} acknowledgements are left{why}"
             )
+            if row["unreadable"]:
+                said.append(
+                    f"{row['unreadable']:,} messages that were published to fork {row['fork']} "
+                    f"cannot be read on the disk of {here}, and nobody else has them"
+                )
     told = engine.mirrors.forks.told.get(queue.number)
     if told is not None and engine.clock.now_ms() - told[0] < TOLD_MS:
         why = f": waits, {told[1]}" if told[1] else ""
@@ -55,7 +60,7 @@ def fork_metrics(engine: Engine, page: Page) -> None:
     """How many there are, and what came of those that are over."""
     rows = forks_of(engine)
     page.head("warren_forks", "gauge", "Forks of mirrored queues that this node has")
-    for state in ("open", "merging"):
+    for state in ("open", "merging", "unreadable"):
         page.value("warren_forks", sum(it["state"] == state for it in rows), {"state": state})
     merging = None if engine.mirrors is None else engine.mirrors.forks.merging
     for name, text, count in (
@@ -64,6 +69,11 @@ def fork_metrics(engine: Engine, page: Page) -> None:
             "warren_fork_messages_merged_total",
             "Messages of forks that were brought back to their queues",
             "merged_messages",
+        ),
+        (
+            "warren_fork_messages_unreadable_total",
+            "Messages of forks that the disk did not give back when they were merged",
+            "unreadable_messages",
         ),
         (
             "warren_fork_messages_salvaged_total",

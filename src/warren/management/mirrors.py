@@ -220,7 +220,8 @@ def _alone(engine: Engine, queue: AmqpQueue) -> Shown:
             *_explain_forbidden(queue),
             f"it has no mirrors: if {home} dies now, it is down until {home} is back"
             if is_there
-            else f"it has no mirrors: it is down until {home} is back",
+            else f"it has no mirrors: it is down until {home} is back; start it, or, if it is lost "
+            f"for good, warrenctl forget_cluster_node {home}: the queue goes with it",
         ],
     }
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from warren.management.context import Context
 
 #: How long an operator waits for another master, in seconds, and how often that is looked at.
-HAND_OVER_S, LOOK_S = 10.0, 0.02
+HAND_OVER_S, LOOK_S = 10.0, 0.005
 
 
 async def transfer(context: Context, queue: AmqpQueue, node: str) -> None:
@@ -48,7 +48,11 @@ def _check_successor(context: Context, queue: AmqpQueue, node: str) -> None:
     view = view_of(context.engine, queue)
     if view is None:
         raise bad_request("not_mirrored")
-    if node in context.drained_nodes():
+    cluster = context.engine.cluster
+    # Who is in service is known at once, who is drained is a part of the whole status: when masters
+    # are rebalanced, this is asked for hundreds of times.
+    may_be_drained = cluster is None or node not in cluster.nodes_in_service()
+    if may_be_drained and node in context.drained_nodes():
         raise bad_request(f"{node} is drained, so it gets no masters: warrenctl -n {node} revive")
     others = [name for name in view.in_sync if name != view.master]
     if node == view.master:

@@ -43,6 +43,8 @@ SLICE_S = 0.01
 ENTRIES_OF_A_STEP = 128
 #: How long a stopping leader waits for another one, in seconds.
 HAND_OVER_S = 0.6
+#: Why a node is down, as its leader has found.
+STOPPED, LOST = "it was stopped", "it was killed, is cut off, or stands still"
 
 Turn = Callable[[Callable[[], None]], None]
 
@@ -380,10 +382,10 @@ class Agreement:
             self.member.peer_up(peer, incarnation)
             self._wake()
 
-    def on_down(self, peer: str) -> None:
+    def on_down(self, peer: str, why: str = "") -> None:
         """The link is gone."""
         if not self._is_over:
-            self._definitions.happened("link.down", node=peer)
+            self._definitions.happened("link.down", node=peer, cause=why or None)
             self.member.peer_down(peer)
             self._wake()
 
@@ -539,11 +541,14 @@ class Agreement:
 
     def _nodes_changed(self, effect: effects.NodesChanged) -> None:
         if effect.node:
-            self._log.info("node %s is %s", effect.node, effect.what.value)
             what = effect.what.value
             if effect.what is effects.Change.DRAINED and not effect.table[effect.node].drained:
                 what = "revived"
-            self._definitions.happened(f"node.{what}", node=effect.node)
+            self._log.info("node %s is %s", effect.node, what)
+            told = {"node": effect.node}
+            if effect.what is effects.Change.DOWN:
+                told["cause"] = STOPPED if effect.table[effect.node].stopped else LOST
+            self._definitions.happened(f"node.{what}", **told)
         self._definitions.nodes_changed(effect)
 
     def _cluster_known(self, effect: effects.ClusterKnown) -> None:
@@ -561,7 +566,9 @@ class Agreement:
             self._ready.set()
         else:
             self._ready.clear()
-        self._definitions.happened("cluster.ready" if effect.ready else "cluster.no_majority")
+        cause = None if effect.ready else "nobody who leads a majority is heard"
+        name = "cluster.ready" if effect.ready else "cluster.no_majority"
+        self._definitions.happened(name, cause=cause)
         self._definitions.ready_changed(effect.ready)
 
     def _snapshot(self, effect: effects.SnapshotNeeded) -> None:

@@ -512,7 +512,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
 
     def on_down(self, peer: str) -> None:
         assert self.agreement is not None
-        self.agreement.on_down(peer)
+        self.agreement.on_down(peer, "" if self.links is None else self.links.why_over(peer))
         self.rings.peer_down(peer)
         self.alarms.gone(peer)
         self.facts.gone(peer)

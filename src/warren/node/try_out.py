@@ -16,7 +16,7 @@ import shlex
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +129,15 @@ class TryOut:
         """The nodes know that they are a try-out, and how one is started again."""
         is_usual = self.directory.absolute() == DIRECTORY.absolute()
         where = "" if is_usual else f" --dir {shlex.quote(str(self.directory.absolute()))}"
-        return {"cluster.try_out": f"warren cluster{where} start {{node}}"}
+        return {"cluster.try_out": f"warren cluster{where} start {{node}}", **self._settings()}
+
+    def _settings(self) -> dict[str, str]:
+        """What `up --set` has said."""
+        try:
+            told: dict[str, str] = json.loads(self._plan.read_text()).get("settings", {})
+        except FileNotFoundError:
+            return {}
+        return told
 
     def is_alive(self, node: LocalNode) -> bool:
         mark = ProcessMark.read(node.pid_file)
@@ -143,15 +151,21 @@ class TryOut:
         first_port: int | None,
         on_start: Callable[[Sequence[LocalNode]], None],
         on_ready: Callable[[LocalNode], None],
+        settings: Mapping[str, str] | None = None,
     ) -> list[LocalNode]:
-        """Start what does not run; those that were started. Raises TryOutError, LocalNodeError."""
+        """Start what does not run; those that were started. Raises TryOutError, LocalNodeError.
+
+        `settings` are keys of the configuration that all nodes get from their next start on.
+        """
         with self._alone():
             nodes = self._planned(count, first_port)
             waiting = [node for node in nodes if not self.is_alive(node)]
             check_places(waiting)
             if not self.exists:
                 make_secret_file(self.directory / "cookie")
-                plan = {"nodes": [node.as_dict() for node in nodes]}
+            if not self.exists or settings:
+                told = {**self._settings(), **(settings or {})}
+                plan = {"nodes": [node.as_dict() for node in nodes], "settings": told}
                 self._plan.write_text(json.dumps(plan) + "\n")
             on_start(waiting)
             self._start(nodes, waiting, on_ready)

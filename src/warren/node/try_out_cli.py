@@ -75,9 +75,22 @@ def cluster(context: click.Context, directory: Path) -> None:
     type=click.IntRange(1024, FIRST_PORT_MAX),
     help="AMQP port of the first node, 5672 if not given; the next ones follow.",
 )
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A key of rabbitmq.conf for all nodes, from their next start on, as in: "
+    "--set cluster_partition_handling=autoheal",
+)
 @_try_out
-def up(try_out: TryOut, count: int | None, port: int | None) -> None:
+def up(try_out: TryOut, count: int | None, port: int | None, settings: Sequence[str]) -> None:
     """Start the nodes that do not run, and wait until all are ready."""
+    pairs = [text.partition("=") for text in settings]
+    for key, sign, _ in pairs:
+        if not key or not sign:
+            raise click.BadParameter("give it as KEY=VALUE", param_hint="--set")
+    told = {key.strip(): value.strip() for key, _, value in pairs}
 
     def on_start(nodes: Sequence[LocalNode]) -> None:
         if nodes:
@@ -86,9 +99,10 @@ def up(try_out: TryOut, count: int | None, port: int | None) -> None:
     def on_ready(node: LocalNode) -> None:
         click.echo(f"  {node.name} is ready", err=True)
 
-    started = try_out.up(count, port, on_start, on_ready)
+    started = try_out.up(count, port, on_start, on_ready, told)
     if not started:
-        click.echo("all nodes run already", err=True)
+        later = ": what was set counts when they are started again" if told else ""
+        click.echo(f"all nodes run already{later}", err=True)
     states = try_out.status()
     click.echo(_table(states))
     click.echo(_next_commands(try_out, [state.node for state in states]))

@@ -271,6 +271,11 @@ class Mastering(Mirroring):
         return is_wanted and may_be and not self._is_sync_cancelled
 
     @property
+    def why_copying(self) -> str:
+        """Whose wish it is that learners get what they lack."""
+        return "an operator wants it" if self._is_sync_wanted else "it is synchronised by itself"
+
+    @property
     def is_copying(self) -> bool:
         """Whether some learner is given what it lacks, or is to be."""
         return (

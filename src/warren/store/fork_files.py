@@ -7,6 +7,7 @@ anybody. The file is there before the first client is served, and goes when all 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from typing import Protocol
@@ -17,6 +18,11 @@ import msgspec
 FORK_BIT = 1 << 31
 #: Numbers that are set aside at once: one sync for many forks.
 RESERVED = 256
+
+
+#: Slots that a fork has lost, since its disk could not give them back: the first one, the one
+#: behind the last, and how many of the messages were published to the fork.
+Lost = tuple[int, int, int]
 
 
 class ForkNote(msgspec.Struct, frozen=True):
@@ -66,6 +72,14 @@ class ForkFiles(Protocol):
 
     def rows(self, number: int) -> bytes | None:
         """What a fork was opened with; None: it cannot be read."""
+        ...
+
+    def lose(self, number: int, lost: list[Lost]) -> None:
+        """All that an open fork has lost until now; on the disk when it returns."""
+        ...
+
+    def lost(self, number: int) -> list[Lost] | None:
+        """What a fork has lost; None: it has lost something, and nobody knows what."""
         ...
 
     def drop(self, number: int) -> None:
@@ -127,8 +141,22 @@ class ForkDirectory:
             return None
         return rows if check.strip() == b"%d" % zlib.crc32(rows) else None
 
+    def lose(self, number: int, lost: list[Lost]) -> None:
+        self._write(_name(number, "lost"), msgspec.json.encode(lost))
+
+    def lost(self, number: int) -> list[Lost] | None:
+        try:
+            with open(os.path.join(self._path, _name(number, "lost")), "rb") as file:
+                return msgspec.json.decode(file.read(), type=list[Lost])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError):
+            return None
+
     def drop(self, number: int) -> None:
         os.unlink(os.path.join(self._path, _name(number)))
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._path, _name(number, "lost")))
         self._sync_directory()
 
     def _write(self, name: str, data: bytes) -> None:
@@ -148,5 +176,5 @@ class ForkDirectory:
             os.close(directory)
 
 
-def _name(number: int) -> str:
-    return f"{number & ~FORK_BIT}.fork"
+def _name(number: int, what: str = "fork") -> str:
+    return f"{number & ~FORK_BIT}.{what}"

@@ -64,6 +64,7 @@ cdef class Journal(JournalPort):
     cdef readonly dict queues          # by id
     cdef public object read_at         # (segment number, offset, size) -> bytes; raises OSError
     cdef public object on_unreadable   # (queue, slot, place, count)
+    cdef public object on_lost         # the same, for forks, which keep it in mind
     cdef public object on_unknown      # (queue id) -> the queue, or None: a copy that was kept here
     cdef public object on_mirrored     # (queue) -> its mirror, made if need be
     cdef Target* targets

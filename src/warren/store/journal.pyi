@@ -10,6 +10,7 @@ class Journal(JournalPort):
     queues: dict[int, Any]
     read_at: Callable[[int, int, int], bytes] | None
     on_unreadable: Callable[[Any, int, int, int], None] | None
+    on_lost: Callable[[Any, int, int, int], None] | None
     on_unknown: Callable[[int], Any] | None
     on_mirrored: Callable[[Any], Any] | None
     last_segment: int

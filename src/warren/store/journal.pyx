@@ -500,8 +500,9 @@ cdef class Journal(JournalPort):
 
     cdef int unreadable(self, QueuePort queue, uint64_t slot, uint64_t place,
                         uint64_t count) except -1:
-        if self.on_unreadable is not None:
-            self.on_unreadable(queue, slot, place, count)
+        for told in (self.on_lost, self.on_unreadable):
+            if told is not None:
+                told(queue, slot, place, count)
         return 0
 
     # -- time --------------------------------------------------------------------------------------

@@ -69,6 +69,8 @@ class PeerNetwork:
         self._links: dict[PeerLink, Greeting | None] = {}
         self._came_from: dict[PeerLink, str] = {}
         self._since: dict[str, int] = {}
+        #: Why the last link to a node ended.
+        self._why_over: dict[str, str] = {}
         self._newest: dict[str, int] = {}
         self._heard_ms: dict[str, int] = {}
         self._refusals: dict[str, str] = {}
@@ -116,6 +118,10 @@ class PeerNetwork:
         link = None if dialler is None else dialler.link
         return link if link is not None and link.is_ready else None
 
+    def why_over(self, peer: str) -> str:
+        """What ended the last link that we dialled to the peer."""
+        return self._why_over.get(peer, "")
+
     def link_from(self, peer: str) -> PeerLink | None:
         """The link that the peer dialled, when it is ready."""
         return self._accepted.get(peer)
@@ -161,7 +167,7 @@ class PeerNetwork:
 
     def forget(self, peer: str) -> None:
         """Remember nothing of a node that has left: it may come back with any incarnation."""
-        for memory in (self._newest, self._heard_ms, self._refusals, self._since):
+        for memory in (self._newest, self._heard_ms, self._refusals, self._since, self._why_over):
             memory.pop(peer, None)
 
     def is_blocked(self, peer: str) -> bool:
@@ -307,7 +313,11 @@ class PeerNetwork:
         for answer in answers:
             link.send(*answer)
         if greeting.refused_by_peer is not None:
-            self._note_refusal(name, f"refuses us: {greeting.refused_by_peer.text}", link)
+            why = greeting.refused_by_peer.text
+            if greeting.refused_by_peer is Refusal.NOT_A_MEMBER:
+                # The words are about this node: it was forgotten there, or never let in.
+                why += "; to have it join anew: warrenctl stop_app, force_reset, join_cluster"
+            self._note_refusal(name, f"refuses us: {why}", link)
             link.lost("it refuses us")
         elif greeting.refusal is not None:
             self._note_refusal(name, f"refused by us: {greeting.refusal.text}", link)
@@ -341,6 +351,7 @@ class PeerNetwork:
                 dialler.lost(link)
             if was_ready:
                 self._since.pop(name, None)
+                self._why_over[name] = reason
                 self._owner.on_down(name)
 
     def _greeted(self, link: PeerLink, hello: Hello) -> None:
