@@ -31,6 +31,23 @@ def test_ends_of_a_stream(options: dict[str, str], words: str) -> None:
         read_options({**GIVEN, **options}).check_ends(is_stream=True)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"readFrom": "somewhere"}, "'readFrom' must be one of any, mirror, master"),
+        ({"fetchRows": "0"}, "'fetchRows' must be a number of at least 1, not '0'"),
+        ({"minPartitions": "few"}, "'minPartitions' must be a number of at least 1"),
+        ({"includeBody": "yes"}, "'includeBody' must be true or false"),
+        ({"endingOffsets": "latest"}, "'endingOffsets' is for"),
+    ],
+)
+def test_what_tasks_need_is_checked_before_there_is_one(
+    options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(OptionError, match=words):
+        read_options({**GIVEN, **options}).check_reading(is_stream=True)
+
+
 def test_ends_that_can_be_meant() -> None:
     ends = {"startingOffsets": '{"orders": 5}', "endingOffsets": '{"bills": "latest"}'}
     read_options({**GIVEN, **ends}).check_ends(is_stream=False)

@@ -33,7 +33,7 @@ class WarrenReader(DataSourceReader):
         self.client = Client(options)
         if options.flag("compat", False):
             raise OptionError("with option 'compat' there is readStream only")
-        options.check_ends(is_stream=False)
+        options.check_reading(is_stream=False)
         self._name = options.text("cursor", f"spark-read-{uuid.uuid4().hex[:12]}")
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -177,6 +177,16 @@ class Options:
             f"{{\"orders\": 4711}}, not '{value}'"
         )
 
+    def check_reading(self, *, is_stream: bool) -> None:
+        """Raises OptionError for what tasks would else find wrong, each of them four times."""
+        self.check_ends(is_stream=is_stream)
+        _ = self.read_from, self.partitions_min
+        for name in ("maxRecordsPerPartition", "cursorExpiry", "tailCacheMs"):
+            self.number(name, 0)
+        self.number("fetchRows", 1, 1)
+        for name in ("includeBody", "includeHeaders", "failOnDataLoss"):
+            self.flag(name, True)
+
     def check_ends(self, *, is_stream: bool) -> None:
         """Raises OptionError where a read is said to begin or end in a way that cannot be meant."""
         for which, default in (("starting", EARLIEST), ("ending", LATEST)):

@@ -55,7 +55,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.wait_ms = options.number("pollTimeoutMs", 500)
         self.fail_on_loss = options.flag("failOnDataLoss", True)
         options.text("cursor")
-        options.check_ends(is_stream=True)
+        options.check_reading(is_stream=True)
         self._cursors: Cursors | None = None
         self._caps: dict[str, int] | None = None
         self._ends: dict[str, dict[str, Any]] = {}
