@@ -327,5 +327,7 @@ def test_a_fork_is_told_of() -> None:
     assert said[1:] == ["a fork that another node has had is being merged into it"]
     told.forks.told[7] = (900, "the queue is full")
     assert explain_forks(engine_, queue_)[1].endswith("into it: waits, the queue is full")
-    row |= {"state": "merging", "acknowledgements": 3, "waits_for": "full"}
+    row |= {"state": "merging", "acknowledgements": 3, "waits_for": "full", "unreadable": 0}
     assert "3 acknowledgements are left: waits, full" in explain_forks(engine_, queue_)[0]
+    row["unreadable"] = 2
+    assert "2 messages that were published to fork" in explain_forks(engine_, queue_)[1]
