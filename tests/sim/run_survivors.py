@@ -2,9 +2,9 @@
 
 An operator takes the others out of its log (`forget_cluster_node --offline`) and starts it; it
 takes them out of the table of nodes, and fresh machines of their names join. The node that is
-trusted has every queue in full, as an operator sees it, so nothing that was confirmed may be
-missing in the end. What the agreement has promised before, it promised with those that are lost:
-oracles of Raft and of views begin anew with the survivor, and reckon with what it knows.
+trusted has every queue in full, as an operator sees it, and the policy wants all of them there: so
+nothing that was confirmed may be missing in the end. What the agreement has promised before, it
+promised with those that are lost: oracles of Raft and of views begin anew with the survivor.
 """
 
 from __future__ import annotations
@@ -61,12 +61,25 @@ class SurvivorSchedule(WideSchedule):
     # -- the loss
 
     def make_peace(self) -> None:
+        # A queue that a policy wants on one node only goes with that node.
         self.nemesis.stop()
         self.operator.stop()
+        self.cluster.heal()
+        self.settle_policy()
+        self._trouble_some()
         survivor = self._trusted()
         self._lose_all_but(survivor)
         self._go_on_with(survivor)
         super().make_peace()
+
+    def _trouble_some(self) -> None:
+        """Nodes come and go until the moment when the operator looks."""
+        cluster, dice = self.cluster, self.dice
+        for _ in range(dice.choice((0, 1, 1, 2, 3))):
+            node = dice.choice(list(cluster.nodes.values()))
+            node.crash()
+            cluster.restart_later(node)
+            cluster.run_ms(dice.randint(0, 2_500))
 
     def _trusted(self) -> WideNode:
         """A node that has all queues in full, by the newest view that anybody has heard of."""
@@ -77,16 +90,21 @@ class SurvivorSchedule(WideSchedule):
                 if node.is_up and self._is_full(node):
                     return node
             if look == LOOKS_MAX // 3:
-                # The policy wants all of them on no node, or some copies were cancelled.
+                # Some copies were cancelled.
                 self.cluster.heal()
-                self.settle_policy()
                 self.operator.sync_all()
             self.cluster.run_ms(LOOK_MS)
         self.fail("no node has everything")
         raise AssertionError
 
     def _is_full(self, node: WideNode) -> bool:
-        """The operator sees what the node that leads shows; the survivor has to know as much."""
+        """The operator sees what the node that leads shows; the survivor has to know as much.
+
+        What is at the end of its log and was perhaps not agreed on counts when it goes on alone:
+        that it is down itself, say, so that others have everything and it does not.
+        """
+        if node.raft.log.last_index > node.applied_index:
+            return False
         for name in self.queues:
             queue = node.engine.vhosts["/"].queues.get(name) if "/" in node.engine.vhosts else None
             if queue is None:
@@ -99,16 +117,15 @@ class SurvivorSchedule(WideSchedule):
         return True
 
     def _lose_all_but(self, survivor: WideNode) -> None:
-        cluster, dice = self.cluster, self.dice
+        cluster = self.cluster
         others = [node for node in cluster.nodes.values() if node is not survivor]
         cluster.world.note(f"all but {survivor.name} are lost for good")
         for node in others:
             node.is_absent = True
             node.crash()
             self.comings.forgotten.add(node.name)
-            # Without a majority it may go on for a while, or end together with them.
-            cluster.run_ms(dice.choice((0, 0, 20, 700)))
-        cluster.run_ms(dice.choice((0, 50, 3_000)))
+        # Without a majority it may go on for a while, or end together with them.
+        cluster.run_ms(self.dice.choice((0, 50, 700, 3_000)))
         if survivor.is_up:
             survivor.is_absent = True
             survivor.crash()

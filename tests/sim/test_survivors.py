@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from sim import run_survivors as survivors
-from sim.run_survivors import SurvivorSchedule, run_survivors
+from sim.run_survivors import run_survivors
 from sim.world import Violation
 from warren.cluster.raft.types import Stored
 from warren.cluster.survivors import without
@@ -46,11 +46,6 @@ def test_schedules_are_not_empty() -> None:
 # -- rules that are left out
 
 
-def trusts_anybody(_self: SurvivorSchedule, node: Any) -> bool:
-    """The operator goes on with a node that does not have everything."""
-    return bool(node.boot)
-
-
 def keeps_the_lost(stored: Stored, _lost: Any) -> Stored:
     """The log stays as it is: the nodes that are lost still vote."""
     return stored
@@ -64,7 +59,6 @@ def forgets_the_log(stored: Stored, lost: Any) -> Stored:
 
 
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "trusts_anybody": (SurvivorSchedule, "_is_full", trusts_anybody),
     "keeps_the_lost": (survivors, "without", keeps_the_lost),
     "forgets_the_log": (survivors, "without", forgets_the_log),
 }
