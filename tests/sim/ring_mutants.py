@@ -62,6 +62,16 @@ class DoesNotWaitForToken(Replica):
         return self.persisted_index
 
 
+class ForgetsItsOwnDisk(Replica):
+    """Commits what the mirrors have, though what they say does not include the master's disk."""
+
+    def _committable(self) -> int:
+        persisted, self._persisted = self._persisted, self.last_index
+        index = super()._committable()
+        self._persisted = persisted
+        return index
+
+
 class HearsOtherEpochs(Replica):
     """No fence: tokens and operations of other epochs are taken."""
 
@@ -156,6 +166,7 @@ REPLICAS: tuple[type[Replica], ...] = (
     CountsOldWrites,
     IsFullTooEarly,
     DoesNotWaitForToken,
+    ForgetsItsOwnDisk,
     HearsOtherEpochs,
     NeverTruncates,
     TakesAnyChunk,

@@ -38,6 +38,7 @@ BY_SEED: dict[str, tuple[int, str, int]] = {
     "ExpandsByOwnCommit": (106, "has not written it", 200),
     "IsFullTooEarly": (0, "lacks messages on its disk", 100),
     "DoesNotWaitForToken": (0, "has not written it", 10),
+    "ForgetsItsOwnDisk": (0, "has not written it", 10),
     "NeverTruncates": (0, "has not written it|do not recover", 20),
     "CountsUnmatched": (0, "has not written it", 30),
     "ServesAtOnce": (0, "does not say so", 20),

@@ -25,6 +25,7 @@ from warren.replication.replica import Replica
 from warren.replication.settings import ReplicaSettings
 
 if TYPE_CHECKING:
+    from warren.base.timers import Timer
     from warren.engine.amqp_queue import AmqpQueue
     from warren.engine.mirror_log import MirrorLog
     from warren.engine.mirrors import Mirrors
@@ -74,6 +75,8 @@ class Mirror:
         #: Who is to be the master as soon as no dead letter is on its way.
         self._heir: str | None = None
         self._is_busy = False
+        #: The one deadline that the core waits for, and when it is.
+        self._timer: Timer | None = None
         self._armed_ms = NEVER_MS
         self.healing = Healing(mirrors, self)
         log.host = self
@@ -216,11 +219,25 @@ class Mirror:
             self.replica.peer_down(peer)
             self.carry_out()
 
+    def _arm(self, due_ms: int) -> None:
+        if self._timer is not None:
+            # Each that was left would arm another when it rings, and they would grow in number.
+            self._timer.cancel()
+        self._armed_ms = due_ms
+        self._timer = self._engine.timers.at(due_ms, self._tick)
+
     def _tick(self, now_ms: int) -> None:
-        self._armed_ms = NEVER_MS
-        if self.replica is not None:
-            self.replica.tick(now_ms)
-            self.carry_out()
+        self._timer, self._armed_ms = None, NEVER_MS
+        if self.replica is None:
+            return
+        due_ms = self.replica.next_tick_ms
+        if due_ms > now_ms:
+            # What it waited for has come meanwhile.
+            if due_ms < NEVER_MS:
+                self._arm(due_ms)
+            return
+        self.replica.tick(now_ms)
+        self.carry_out()
 
     def chunk_read(self, learner: str, session: int, after: int, upto: int, size: int) -> int:
         """Read a piece of a copy and send it; how many bytes that were."""
@@ -310,8 +327,7 @@ class Mirror:
             self._is_busy = False
         due_ms = replica.next_tick_ms
         if due_ms < self._armed_ms:
-            self._armed_ms = due_ms
-            self._engine.timers.at(due_ms, self._tick)
+            self._arm(due_ms)
 
     def _adopt(self, effect: effects.AdoptEpoch) -> None:
         """The record stands before all that is done in the epoch; see docs/internals/mirrors.md."""

@@ -182,6 +182,7 @@ cdef class MirrorLog(WholeBatches):
         self.seal()
         if self.sealed:
             sealed, self.sealed = self.sealed, []
+            self.fed = True
             for batch in sealed:
                 self.keep(batch)
                 self.replica.appended(batch, self.turn.now_ms)

@@ -39,6 +39,7 @@ cdef class ReplicaLog(MirrorPort):
     cdef readonly dict refused         # gateway -> numbers of publishes that were refused
     cdef object written                # (record of the log, index, generation, full) on their way
     cdef bint ringing                  # `end_turn` will be called
+    cdef bint fed                      # the core was given operations of the queue
     cdef bint waiting                  # the journal will say when it has moved on
     cdef bint copying                  # operations of another node are being written
     cdef uint64_t marked               # the newest record that `written` knows

@@ -571,7 +571,9 @@ cdef class ReplicaLog(MirrorPort):
             if not self.waiting:
                 self.waiting = True
                 self.journal.confirming.append(self)
-        if self.host is not None:
+        if self.host is not None and (self.fed or self.replica is None
+                                      or self.replica.wants_something):
+            self.fed = False
             self.host.carry_out()
         return 0
 

@@ -48,7 +48,7 @@ class Core:
         self._persisted = log.last_index
         self._is_full_on_disk = log.gap[0] >= log.gap[1]
         self._generation = log.generation
-        #: All replicas before this one in the ring have this on their disks.
+        #: All mirrors before this one in the ring have this on their disks.
         self._stable_above = 0
 
     # -- looking
@@ -78,9 +78,14 @@ class Core:
 
     @property
     def stable_index(self) -> int:
-        """What this replica and all before it in the ring have on their disks."""
-        persisted = self.persisted_index
-        return persisted if self.is_master else min(self._stable_above, persisted)
+        """What this replica and all mirrors before it in the ring have on their disks.
+
+        The master leaves itself out, so that mirrors need not hear of its disk: it looks there
+        itself before it commits.
+        """
+        if self.role is Role.MASTER:
+            return self.log.last_index
+        return min(self._stable_above, self.persisted_index)
 
     # -- views
 

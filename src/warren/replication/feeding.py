@@ -153,6 +153,10 @@ class Feeding(Core):
         if is_news:
             self._send_append(feed, None)
 
+    def _have_heard(self) -> bool:
+        """Whether the commit has gone along with operations, to all that are fed."""
+        return all(feed.told_commit >= self.commit_index for feed in self._feeds.values())
+
     def _tell_all(self) -> None:
         for feed in self._feeds.values():
             self._tell(feed)

@@ -30,6 +30,7 @@ class Mastering(Mirroring):
         self._reports: dict[str, int] = {}
         self._down: set[str] = set()
         self._stalled_ms: int | None = None
+        self._look_at_ms = 0
         self._propose_at_ms = 0
         #: A learner that may be in sync already, for all that is known here.
         self._pending: str | None = None
@@ -152,9 +153,14 @@ class Mastering(Mirroring):
 
     def _took(self, batch: Batch) -> None:
         size = len(batch.data)
+        if self._token >= batch.first - 1:
+            # From now on the token may stand still.
+            self._look_at_ms = self._now_ms + self.settings.report_ms
         self._window.append((batch.last, size, self._now_ms))
         self._window_bytes += size
         self._push(batch)
+        if self._tell_commit_ms != NEVER_MS and self._have_heard():
+            self._tell_commit_ms = NEVER_MS
 
     # -- committing
 
@@ -331,6 +337,8 @@ class Mastering(Mirroring):
         if not self.is_master:
             return
         now_ms = self._now_ms
+        if now_ms >= self._look_at_ms:
+            self._look_at_ms = now_ms + self.settings.report_ms
         if now_ms >= self._tell_commit_ms:
             self._tell_all()
         if self._pending is not None and now_ms >= self._propose_at_ms:
@@ -370,7 +378,7 @@ class Mastering(Mirroring):
         if self._pending is not None or is_handing or is_resting:
             due = min(due, self._propose_at_ms)
         if len(self.ring) > 1 and self._token < self.last_index:
-            due = min(due, self._now_ms + self.settings.report_ms)
+            due = min(due, self._look_at_ms)
         return due
 
     # -- handing over

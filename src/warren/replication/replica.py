@@ -22,6 +22,11 @@ class Replica(Mastering):
         """When `tick` has something to do, at the latest."""
         return min(self._mirroring_due_ms(), self._mastering_due_ms())
 
+    @property
+    def wants_something(self) -> bool:
+        """Whether there are effects to be taken."""
+        return bool(self._effects)
+
     def take_effects(self) -> list[Effect]:
         """What is to be done, in order; call it after every input, or after several."""
         taken, self._effects = self._effects, []
@@ -54,9 +59,6 @@ class Replica(Mastering):
         self._persisted = max(self._persisted, min(index, self.last_index))
         self._is_full_on_disk = is_full
         if self.is_master:
-            feed = self._feeds.get(self._downstream or "")
-            if feed is not None:
-                self._tell(feed)
             self._advance()
         else:
             self._say_persisted()
