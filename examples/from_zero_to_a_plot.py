@@ -53,6 +53,8 @@ for number in range(given.orders):
         "total": round(dice.lognormvariate(3, 0.6), 2),
     }
     channel.basic_publish("shop", f"order.{order['country']}", json.dumps(order).encode(), kept)
+# Nobody would answer this connection's heartbeats while Spark works.
+connection.close()
 print(f"{broker.queue('orders').ready:,} orders wait in the queue")
 
 # %% Archive: the queue becomes Parquet files by day, each message once; consumers get theirs too
@@ -111,6 +113,5 @@ print(f"the plot: {plot}")
 
 # %% The end: what was archived stays, the broker goes
 spark.stop()
-connection.close()
 broker.stop()
 data.cleanup()

@@ -63,14 +63,14 @@ cdef class Column:
 
     cdef int put_valid(self, bint valid) except -1:
         """Most columns have a value in all rows, and no bits then."""
-        cdef uint64_t left, rows = self.rows
+        cdef uint64_t _row, rows = self.rows
         if valid and not self.has_null:
             self.rows += 1
             return 0
         if not self.has_null:
             self.has_null = True
             self.rows = 0
-            for left in range(rows):
+            for _row in range(rows):
                 self.put_bit(True)
         return self.put_bit(valid)
 
@@ -90,10 +90,10 @@ cdef class Column:
 
     cdef int begin_values(self) except -1:
         """The first value of the column: the rows before have none."""
-        cdef uint64_t left, rows = self.rows
+        cdef uint64_t _row, rows = self.rows
         self.has_value = True
         self.rows = 0
-        for left in range(rows):
+        for _row in range(rows):
             self.put_null()
         return 0
 
