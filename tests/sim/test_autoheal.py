@@ -82,13 +82,20 @@ MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "applies_no_acks": (fork_merging, "let_leave", applies_no_acks),
     "takes_again": (fork_merging, "came_before", takes_again),
 }
-#: A seed that tells each from the product.
-CAUGHT_BY = {"keeps_no_file": 3, "applies_no_acks": 11, "takes_again": 0}
+#: Seeds that tell each from the product. Dice fall otherwise with each change of the product, so
+#: others are tried after them; one in thirty tells `applies_no_acks`, one in four the other two.
+CAUGHT_BY = {"keeps_no_file": (3,), "applies_no_acks": (61, 102, 106, 109), "takes_again": (2,)}
+TRIES = 240
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_what_is_left_out_is_found(mutant: str) -> None:
     owner, method, instead = MUTANTS[mutant]
-    with mock.patch.object(owner, method, instead), pytest.raises(Violation):
-        run_autoheal(CAUGHT_BY[mutant])
+    with mock.patch.object(owner, method, instead):
+        for seed in (*CAUGHT_BY[mutant], *range(TRIES)):
+            try:
+                run_autoheal(seed)
+            except Violation:
+                return
+    pytest.fail(f"{mutant} is not caught by {TRIES} seeds")
