@@ -22,7 +22,7 @@ from warren.replication.types import ProtocolError
 
 CHUNK = 5
 
-#: Seeds that found a fault of the product once, and which.
+#: Seeds that found a fault of the product, or of the reckoning, once, and which.
 FOUND = {
     6: "a copy that had lost messages to a damaged disk told the others that they were gone",
     28: "the same",
@@ -36,6 +36,7 @@ FOUND = {
     3_000_347: "a home that was given up went on to send, and ended who listened",
     61_000_021: "who missed an operation sent those behind it as if there had been none",
     61_000_130: "damage was forgotten with the life of a node that found it and could tell nobody",
+    64_000_175: "publishes whose client was gone came late, and what they had dropped was missed",
     11_000_107: "publishes of a client that was gone came to their queue while it was drained",
 }
 #: Rules that are missed when they are left out, the kind of schedule that misses them, and a seed
