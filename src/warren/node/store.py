@@ -101,13 +101,7 @@ class NodeStore:
             raise StartError(f"{path}: {error}. It is left as it is") from error
         except OSError as error:
             raise StartError(f"the log in {path} cannot be read: {error}") from error
-        if engine.mirrors is not None:
-            engine.mirrors.is_cut = recovery.is_cut
-            engine.mirrors.on_registered = self._all_is_told
-            if self.is_damaged:
-                engine.mirrors.doubt()
-        if self.is_damaged and isinstance(self.keeper, AgreedKeeper):
-            self.keeper.is_doubtful = True
+        self._prepare_to_tell(recovery)
         self.writer = writer
         endings.directories.add(writer.where)
         self.journal.start(writer)
@@ -138,6 +132,17 @@ class NodeStore:
         except ValueError as error:
             for problem in str(error).splitlines():
                 self.log.error("the checkpoint: %s", problem)
+
+    def _prepare_to_tell(self, recovery: Recovery) -> None:
+        """The cluster is to know what is, or may be, missing."""
+        mirrors = self.engine.mirrors
+        if mirrors is not None:
+            mirrors.is_cut = recovery.is_cut
+            mirrors.on_registered = self._all_is_told
+            if self.is_damaged:
+                mirrors.doubt()
+        if self.is_damaged and isinstance(self.keeper, AgreedKeeper):
+            self.keeper.is_doubtful = True
 
     def _all_is_told(self) -> None:
         assert self.engine.mirrors is not None
