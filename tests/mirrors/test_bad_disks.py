@@ -10,6 +10,7 @@ from bad_disks import BadDisks, cut_log, flip_bit
 from cluster_clients import Clients, counts, drain, eventually, is_gone, publish
 from rings import api, await_ring, mirror
 
+from warren.store.start_marks import DAMAGE_MARK
 from warren.testing import Cluster
 
 LONG_S = 60.0
@@ -70,6 +71,32 @@ def test_a_damaged_log(
     cluster.start_all()
     eventually(lambda: not is_gone(clients.channel(1), queue), within_s=LONG_S)
     assert drain(clients.channel(1), queue) == bodies(0, 600), where
+
+
+def test_damage_that_a_node_could_tell_nobody(
+    cluster: Cluster, clients: Clients, queue: str
+) -> None:
+    """It started without the others, wrote a checkpoint of what was left, and died."""
+    published = bodies(0, 200)
+    publish(clients.confirming(2), queue, published)
+    for node in NODES:
+        cluster.kill(node)
+    spoil(cluster, 1, published[100], last=True)
+    log = cluster.data_dir(1) / "log"
+    before = set(log.glob("*.checkpoint"))
+    cluster.start(1, wait=False)
+    eventually(lambda: set(log.glob("*.checkpoint")) - before, within_s=LONG_S)
+    cluster.kill(1)
+    assert (log / DAMAGE_MARK).exists()
+    cluster.start_all()
+    await_ring(cluster, queue, synchronised=NODES)
+    eventually(lambda: not (log / DAMAGE_MARK).exists(), within_s=LONG_S)
+    # It is the only one for a while: what it has now, it has from the others.
+    for node in (2, 3):
+        cluster.kill(node)
+    cluster.start_all()
+    eventually(lambda: not is_gone(clients.channel(1), queue), within_s=LONG_S)
+    assert drain(clients.channel(1), queue) == published
 
 
 @pytest.mark.parametrize("kept", ["other", "binding", "deletion", "policy"])

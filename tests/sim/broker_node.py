@@ -83,6 +83,20 @@ class SimAgreement:
 class SimProduct(NodeCluster):
     """Links and agreement are simulated, the rest is as it is."""
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        #: What other nodes were asked and have not answered, be it for clients that are gone.
+        self.asked: set[Errand] = set()
+        ask = self.homes.request
+
+        def request(*arguments: Any, **options: Any) -> Errand:
+            errand = ask(*arguments, **options)
+            self.asked.add(errand)
+            errand.when_done(lambda: self.asked.discard(errand))
+            return errand
+
+        self.homes.request = request  # type: ignore[method-assign]
+
     def on_up(self, peer: str, incarnation: int) -> None:
         self.rings.peer_up(peer)
         self.forking.came(peer)

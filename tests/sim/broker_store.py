@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from warren.engine.agreed import AgreedKeeper
-from warren.store.cut_mark import clear_mark
 from warren.store.faulty_disk import Faults, FaultyDisk, PowerCut
 from warren.store.records import Kind
 from warren.store.recovery import Recovery
+from warren.store.start_marks import CUT_MARK, DAMAGE_MARK, clear_mark, keep_damage
 from warren.store.stepped_log import SteppedLog
 from warren.store.upkeep import Upkeep, UpkeepSettings
 
@@ -44,12 +44,11 @@ class NodeStore:
             self.journal.salt,
         )
         self.damages = recovery.damages
-        if recovery.damages:
+        engine.mirrors.is_cut = recovery.is_cut
+        engine.mirrors.on_registered = self._all_is_told
+        if keep_damage(self.platter, bool(recovery.damages)):
             engine.mirrors.doubt()
             self.keeper.is_doubtful = True
-        if recovery.is_cut:
-            engine.mirrors.is_cut = True
-            engine.mirrors.on_registered = lambda: clear_mark(self.platter)
         self.journal.start(self.log)
         self.keeper.attach()
         self.upkeep = Upkeep(self.journal, self.platter, self.keeper.snapshot, plan.upkeep)
@@ -63,6 +62,11 @@ class NodeStore:
     def _strike_off(self, queue: Any) -> None:
         self.journal.queues.pop(queue.queue_id, None)
         queue.detach()
+
+    def _all_is_told(self) -> None:
+        clear_mark(self.platter, CUT_MARK)
+        if not self._node.engine.mirrors.forks.merging.is_in_doubt:
+            clear_mark(self.platter, DAMAGE_MARK)
 
     # -- at work
 

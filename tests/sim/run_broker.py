@@ -171,6 +171,9 @@ class Schedule:
         # Publishes whose client is gone are published all the same, when their gateway comes to it:
         # one of a higher priority would come to a queue that is being drained already.
         found += [f"{it.name} has publishes on their way" for it in present.values() if on_way(it)]
+        # Nor is a get forgotten whose client is gone: the home answers when it may, and what it has
+        # given out for nobody is back in its place a moment later, behind what was drained.
+        found += [f"{it.name} waits for answers" for it in present.values() if it.product.asked]
         for queue in self.queues:
             copies, states = {}, {}
             for name, node in present.items():

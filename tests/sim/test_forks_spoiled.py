@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sim.broker_actors import Consumer, Publisher
-from sim.broker_ledger import name_of
+from sim.broker_client import method
+from sim.broker_ledger import Publish, name_of
 from sim.run_autoheal import ForkCluster
 from sim.test_mended import EVERYWHERE, QUEUE, Scene
 from warren.engine.fork_merging import MESSAGES
@@ -17,6 +18,15 @@ class _Here(ForkCluster):
     """Clients come to one node only, if one is named."""
 
     clients_at: str | None = None
+
+
+class Taker(Consumer):
+    """Acknowledges all that it gets; others may keep the only one that they are given."""
+
+    def _settle(self, life: int, tag: int, it: Publish) -> None:
+        if life == self.life:
+            it.settle(self.world.now_us)
+            self.send(method(1, "basic.ack", delivery_tag=tag))
 
 
 class ForkScene(Scene):
@@ -68,10 +78,7 @@ class ForkScene(Scene):
 
     def consume(self, count: int) -> None:
         settled = len(self.unsettled()) - count
-        # Now and then one is never settled: the others come all the same.
-        consumer = Consumer(
-            self.cluster, f"{QUEUE}.c", QUEUE, prefetch=50, gets=False, is_alone=True
-        )
+        consumer = Taker(self.cluster, f"{QUEUE}.c", QUEUE, prefetch=1, gets=False, is_alone=True)
         consumer.start()
         self.expect(lambda: len(self.unsettled()) <= settled)
         consumer.stop()

@@ -15,9 +15,10 @@ CHUNK = 5
 #: How many schedules a mutant has to be caught in.
 TRIES = 40
 
-#: Seeds that found a fault of the product once, and which.
+#: Seeds that found a fault of the product, or of the reckoning, once, and which.
 FOUND = {
     11: "a copy of a queue with priorities began where one of an earlier life had ended",
+    61_000_034: "what a home gave to a get of a client that was gone was not waited for",
 }
 
 

@@ -22,7 +22,7 @@ from warren.replication.types import ProtocolError
 
 CHUNK = 5
 
-#: Seeds that found a fault of the product once, and which.
+#: Seeds that found a fault of the product, or of the reckoning, once, and which.
 FOUND = {
     6: "a copy that had lost messages to a damaged disk told the others that they were gone",
     28: "the same",
@@ -34,6 +34,9 @@ FOUND = {
     51_000_378: "the same",
     3_000_072: "the same",
     3_000_347: "a home that was given up went on to send, and ended who listened",
+    61_000_021: "who missed an operation sent those behind it as if there had been none",
+    61_000_130: "damage was forgotten with the life of a node that found it and could tell nobody",
+    64_000_175: "publishes whose client was gone came late, and what they had dropped was missed",
     11_000_107: "publishes of a client that was gone came to their queue while it was drained",
 }
 #: Rules that are missed when they are left out, the kind of schedule that misses them, and a seed
@@ -45,8 +48,8 @@ CAUGHT = {
     "ReadsNothingOver": ("flips", 322),
     "TellsNoLoss": ("unclean", 53),
 }
-#: ... and one that a test of its own catches.
-SCRUBBED = {"CountsUnread"}
+#: ... and those that tests of their own catch.
+SCRUBBED = {"CountsUnread", "ForgetsDamage"}
 #: How many schedules of that kind are tried, where the one that it was is another by now.
 TRIES = 40
 

@@ -123,14 +123,15 @@ class WideLedger(Ledger):
     def _count_behind(self, it: Publish) -> int:
         """How many others may have stood behind it in its queue: only the head is dropped.
 
-        Behind it is what was answered, if ever, after it was sent; with priorities, any.
+        Behind it is what was answered, if ever, after it was sent; with priorities, any. That a
+        publisher is gone is no answer: its node has what it sent, and brings it to the queue later.
         """
         is_ordered = not self.plans[it.queue].priority_max
         since_us = it.sent_us if is_ordered else 0
         return sum(
             1
             for other in self._of_queue[it.queue]
-            if not 0 < other.answered_us < since_us
+            if other.state == "unknown" or not 0 < other.answered_us < since_us
             if other is not it and other.state != "returned"
         )
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+from sim import broker_store
 from warren.engine import mirror, moving
 from warren.engine.metadata_format import Change
 from warren.engine.mirror import Mirror
@@ -52,6 +53,10 @@ def _never(_: Any) -> bool:
     return False
 
 
+def _only_what_is_found(_files: Any, is_found: bool) -> bool:
+    return is_found
+
+
 #: name -> what is replaced in the product: (where, what, by what)
 MUTANTS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "IgnoresTheFloor": ((mirror, "Replica", IgnoresTheFloor),),
@@ -63,6 +68,7 @@ MUTANTS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
         (Mirrors, "is_damaged", property(_never)),
         (Rings, "are_damaged", property(_never)),
     ),
+    "ForgetsDamage": ((broker_store, "keep_damage", _only_what_is_found),),
     "ReadsNothingOver": ((Scrub, "go_through", _nothing), (Scrub, "begin", _nothing)),
     "CountsUnread": ((Scrub, "begin", _nothing),),
     "GovernsLate": ((moving, "become_local", _govern_late),),

@@ -106,6 +106,11 @@ class Merging:
         self.merged_forks = self.merged_messages = self.salvaged_messages = 0
         self.unreadable_messages = 0
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the log may lack something of a fork, so that nobody knows what has left it."""
+        return any(merge.fork.is_doubtful for merge in self._merges.values())
+
     def add(self, fork: Fork) -> None:
         """Merge this one, too."""
         note = fork.note

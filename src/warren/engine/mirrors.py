@@ -61,8 +61,9 @@ class Mirrors:
         self.on_returning: Callable[[str], None] | None = None
         #: Messages that could not be read here and came from another replica.
         self.mended = 0
-        #: The log's end was cut off at the start; whom to tell when the cluster knows.
-        self.is_cut = False
+        #: The log's end was cut off at the start, or something is missing in it; whom to tell when
+        #: the cluster knows.
+        self.is_cut = self.is_doubtful = False
         self.on_registered: Callable[[], None] | None = None
         self._own_gateway = 0
         self._is_started = False
@@ -130,21 +131,32 @@ class Mirrors:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a copy may lack something that it had."""
-        return any(mirror.log.is_broken for mirror in self.by_number.values())
+        """Whether a copy may lack something that it had, or is gone with all that told of it."""
+        return self.is_doubtful or any(it.log.is_broken for it in self.by_number.values())
 
     def doubt(self) -> None:
         """The node's log was damaged: nobody knows whose records are gone."""
+        self.is_doubtful = True
         for mirror in self.by_number.values():
             mirror.log.is_broken = True
         self.forks.doubt()
 
     def registered(self) -> None:
-        """The cluster knows of this life of the node, and how it came back."""
-        if self.is_cut:
-            self.is_cut = False
-            if self.on_registered is not None:
-                self.on_registered()
+        """The cluster knows of this life of the node, and how it came back.
+
+        Copies that are not to be relied on have begun anew, in this turn or before; that must be on
+        the disk before the next start may take them for sound.
+        """
+        if not (self.is_cut or self.is_doubtful):
+            return
+        self.is_cut = self.is_doubtful = False
+        journal, tell = self._journal, self.on_registered
+        if tell is None:
+            return
+        if journal is not None and journal.appended > journal.persisted:
+            journal.when_persisted(journal.appended, tell)
+        else:
+            tell()
 
     # -- copies ------------------------------------------------------------------------------------
 

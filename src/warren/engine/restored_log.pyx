@@ -115,9 +115,13 @@ cdef class RestoredLog(ReplicaLog):
             self.is_broken = True
 
     def can_read_tail(self):
-        """Whether the messages of all operations that wait are there."""
+        """Whether all operations that wait are there, and the messages of all of them."""
         cdef Operation operation
+        cdef uint64_t expected = self.applied_index + 1
         for operation in self.tail:
+            if operation.index != expected:
+                return False
+            expected += 1
             if operation.kind == OP_PUBLISH and operation.message is None:
                 operation.message = self.journal.fetch(operation.place)
                 if operation.message is None:
@@ -125,7 +129,8 @@ cdef class RestoredLog(ReplicaLog):
         return True
 
     def make_batches(self):
-        """Batches of the operations that were found; False when a message cannot be read."""
+        """Batches of the operations that were found; False when some are missing, or a message is.
+        """
         cdef Operation operation
         cdef Output out = Output()
         cdef uint64_t first = 0, last = 0, epoch = 0

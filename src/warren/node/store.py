@@ -21,13 +21,13 @@ from warren.engine.metadata import MetadataKeeper
 from warren.node.errors import StartError
 from warren.store.bad_sectors import read_around, read_pieces
 from warren.store.checkpoint import UnknownCheckpointError
-from warren.store.cut_mark import CUT_MARK, clear_mark
 from warren.store.files import RealFiles
 from warren.store.fork_files import ForkDirectory
 from warren.store.records import Kind, segment_name
 from warren.store.recovery import UNREADABLE_BYTES, Recovery, blame
 from warren.store.salvage import SalvageDirectory
 from warren.store.scan import UnknownFormatError
+from warren.store.start_marks import CUT_MARK, DAMAGE_MARK, clear_mark, keep_damage
 from warren.store.upkeep import Done, Upkeep, UpkeepSettings
 from warren.store.writer import LogWriter
 from warren.telemetry.endings import endings
@@ -87,6 +87,10 @@ class NodeStore:
                 engine.mirrors.salvage = self.salvage
                 engine.mirrors.forks.files = ForkDirectory(str(path / "forks"))
             recovery.run(self._load, self.keeper.apply)
+            # Without a cluster there is nobody to be told.
+            self.is_damaged = engine.mirrors is not None and keep_damage(
+                self.files, bool(recovery.damages)
+            )
             writer = LogWriter(
                 log_path,
                 recovery.next_sequence,
@@ -97,13 +101,7 @@ class NodeStore:
             raise StartError(f"{path}: {error}. It is left as it is") from error
         except OSError as error:
             raise StartError(f"the log in {path} cannot be read: {error}") from error
-        if recovery.damages and engine.mirrors is not None:
-            engine.mirrors.doubt()
-        if recovery.is_cut and engine.mirrors is not None:
-            engine.mirrors.is_cut = True
-            engine.mirrors.on_registered = self._cut_is_told
-        if recovery.damages and isinstance(self.keeper, AgreedKeeper):
-            self.keeper.is_doubtful = True
+        self._prepare_to_tell(recovery)
         self.writer = writer
         endings.directories.add(writer.where)
         self.journal.start(writer)
@@ -135,14 +133,27 @@ class NodeStore:
             for problem in str(error).splitlines():
                 self.log.error("the checkpoint: %s", problem)
 
-    def _cut_is_told(self) -> None:
+    def _prepare_to_tell(self, recovery: Recovery) -> None:
+        """The cluster is to know what is, or may be, missing."""
+        mirrors = self.engine.mirrors
+        if mirrors is not None:
+            mirrors.is_cut = recovery.is_cut
+            mirrors.on_registered = self._all_is_told
+            if self.is_damaged:
+                mirrors.doubt()
+        if self.is_damaged and isinstance(self.keeper, AgreedKeeper):
+            self.keeper.is_doubtful = True
+
+    def _all_is_told(self) -> None:
+        assert self.engine.mirrors is not None
         try:
-            clear_mark(self.files)
+            clear_mark(self.files, CUT_MARK)
+            if not self.engine.mirrors.forks.merging.is_in_doubt:
+                clear_mark(self.files, DAMAGE_MARK)
         except OSError as error:
             self.log.warning(
-                "the mark %s in %s cannot be removed (%s): the next start will tell the cluster "
-                "once more that the log's end was cut off",
-                CUT_MARK,
+                "a mark in %s cannot be removed (%s): the next start will tell the cluster once "
+                "more that the log was cut off or damaged",
                 self.files.directory,
                 error.strerror,
             )
@@ -152,6 +163,11 @@ class NodeStore:
             self.log.warning(note)
         for damage in recovery.damages:
             self.log.error(damage)
+        if self.is_damaged and not recovery.damages:
+            self.log.warning(
+                "the log was damaged at an earlier start, and the cluster was not told: its other "
+                "nodes are asked for all that is mirrored"
+            )
         if recovery.damages:
             self.log.error(
                 "the log was damaged; what is sound is served, what could be saved of the rest "

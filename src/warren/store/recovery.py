@@ -20,7 +20,6 @@ from warren.store.checkpoint import (
     decode_checkpoint,
     list_checkpoints,
 )
-from warren.store.cut_mark import is_marked, set_mark
 from warren.store.journal import Journal
 from warren.store.records import (
     SEGMENT_HEADER_BYTES,
@@ -31,6 +30,7 @@ from warren.store.records import (
 )
 from warren.store.replay import Replay
 from warren.store.scan import Scan, repair_tail, scan
+from warren.store.start_marks import CUT_MARK, is_marked, set_mark
 
 if TYPE_CHECKING:
     from warren.store.files import WritableFiles
@@ -159,8 +159,8 @@ class Recovery:
             self.files.write_back(name, 0)
             self.files.sync(name)
         if found.torn_tail is not None:
-            set_mark(self.files)
-        self.is_cut = is_marked(self.files)
+            set_mark(self.files, CUT_MARK)
+        self.is_cut = is_marked(self.files, CUT_MARK)
         repair_tail(found)
         self._cut_spare_room()
         self._follow_repair()

@@ -1,14 +1,14 @@
-"""That the log's end was cut off is known until the cluster has been told."""
+"""That the log's end was cut off, or something is missing, is known until the cluster is told."""
 
 from __future__ import annotations
 
 import pytest
 
-from warren.store.cut_mark import clear_mark, is_marked
 from warren.store.faulty_disk import FaultyDisk, PowerCut
 from warren.store.journal import Journal
 from warren.store.records import Kind, segment_first_sequence
 from warren.store.recovery import Recovery
+from warren.store.start_marks import CUT_MARK, DAMAGE_MARK, clear_mark, is_marked, keep_damage
 from warren.store.stepped_log import SteppedLog
 
 SALT = 7
@@ -54,7 +54,7 @@ def test_a_cut_is_known_until_it_is_told() -> None:
     # The node dies before it has told anybody: now the log ends as if nothing had been cut.
     again, _ = _recover(disk)
     assert again.is_cut
-    clear_mark(disk)
+    clear_mark(disk, CUT_MARK)
     told, _ = _recover(disk)
     assert not told.is_cut
 
@@ -73,6 +73,19 @@ def test_a_cut_is_known_wherever_the_power_fails() -> None:
             return
         recovery, applied = _recover(disk)
         assert recovery.is_cut
-        assert is_marked(disk)
+        assert is_marked(disk, CUT_MARK)
         assert len(applied) == 2
     pytest.fail("a recovery never ended")
+
+
+def test_damage_is_known_until_it_is_told() -> None:
+    disk = _disk_with_records()
+    assert not keep_damage(disk, False)
+    assert keep_damage(disk, True)
+    disk.cut_power()
+    assert keep_damage(disk, False)
+    assert keep_damage(disk, True)
+    assert not is_marked(disk, CUT_MARK)
+    clear_mark(disk, DAMAGE_MARK)
+    disk.cut_power()
+    assert not keep_damage(disk, False)
