@@ -19,6 +19,7 @@ COLUMNS = (
     "role",
     "explicit",
     "synchronised",
+    "lacks_messages",
     "online",
     "position",
     "applied",
