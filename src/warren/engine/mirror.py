@@ -174,7 +174,9 @@ class Mirror:
         assert self.replica is not None
         self._succession.view_changed(view, self._engine.clock.now_ms())
         before, self.view = self.view, view
-        if before is not None and view.master == self._engine.settings.node_name:
+        # A node that has just started goes through old views: what changed then was told then.
+        is_here = view.master == self._engine.settings.node_name
+        if before is not None and registered and is_here:
             for event, node, cause in changes_of(before, view, self._put_out):
                 self._mirrors.note(event, self.queue, node=node, cause=cause)
         self._put_out.clear()
