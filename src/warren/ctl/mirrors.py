@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,16 +20,22 @@ COLUMNS = (
     "role",
     "explicit",
     "synchronised",
-    "lacks_messages",
     "online",
     "position",
     "applied",
+    "lacks_messages",
     "lag_messages",
     "lag_bytes",
     "lag_seconds",
     "since",
     "progress",
 )
+
+
+def typed(run: Run, command: str) -> str:
+    """A command about the same queue, as it is to be typed."""
+    vhost = () if run.vhost == "/" else ("-p", run.vhost)
+    return shlex.join(("warrenctl", *vhost, command, run.word(0)))
 
 
 def queue_place(run: Run) -> str:
@@ -165,8 +172,14 @@ def _missing(ring: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 def cancel_sync_queue(run: Run) -> None:
+    """Said twice, it is done once, as in RabbitMQ: that nothing was under way is no error."""
     run.banner(f"Stopping synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
-    _act(run, {"action": "cancel_sync"})
+    try:
+        _act(run, {"action": "cancel_sync"})
+    except CtlError as error:
+        if "not_syncing" not in str(error):
+            raise
+        run.say("not_syncing")
 
 
 def transfer_master(run: Run) -> None:
@@ -218,13 +231,14 @@ def _wait_for_mirror(run: Run, place: str, node: str) -> None:
                 run.banner(f"{node}: {progress}")
         if now_s >= end_s:
             raise CtlError(
-                TIMEOUT, f"Error:\n{node} has not got everything in time: warrenctl mirrors"
+                TIMEOUT,
+                f"Error:\n{node} has not got everything in time: {typed(run, 'mirrors')}",
             )
         if now_s - begin_s > BEGIN_S and row is not None:
             raise CtlError(
                 BAD_DATA,
                 f"Error:\n{node} has a mirror, and nothing is copied to it: "
-                f"warrenctl sync_queue '{run.word(0)}'",
+                + typed(run, "sync_queue"),
             )
         time.sleep(LOOK_S)
 

@@ -352,7 +352,7 @@ def _explain_learner(view: View, name: str, queue: AmqpQueue, told: Shown) -> st
         is_timed = queue.effective.ha_replication_window is not None
         how = f"yet: it is given them by itself{', in its hours' if is_timed else ''}"
     else:
-        how = f"before it has them: {_command(queue, 'sync_queue')}"
+        how = f"before it has them: {command_on(queue, 'sync_queue')}"
     return f"{name} lacks {_counted(lacks)}: it cannot take over {how}"
 
 
@@ -362,7 +362,7 @@ def _counted(messages: int | None) -> str:
     return "1 message" if messages == 1 else f"{messages:,} messages"
 
 
-def _command(queue: AmqpQueue, name: str, *words: str) -> str:
+def command_on(queue: AmqpQueue, name: str, *words: str) -> str:
     """A command about a queue, as it is to be typed."""
     vhost = () if queue.vhost.name == "/" else ("-p", queue.vhost.name)
     return shlex.join(("warrenctl", *vhost, name, queue.name, *words))
@@ -394,7 +394,7 @@ def _explain_hours(view: View, queue: AmqpQueue) -> list[str]:
 def _explain_links(queue: AmqpQueue) -> list[str]:
     return [
         f"{name} has a replica because an operator wants it, whatever the policy is; to end that: "
-        + _command(queue, "remove_queue_mirror_link", name)
+        + command_on(queue, "remove_queue_mirror_link", name)
         for name in links_of(queue)
     ]
 
