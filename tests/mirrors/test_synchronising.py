@@ -25,6 +25,7 @@ from rings import (
     ring_of,
 )
 
+from warren.engine.ring_changes import UNCLEAN
 from warren.testing import Cluster, CtlFailed
 
 LONG_S = 60.0
@@ -242,8 +243,22 @@ def test_a_replica_that_lacks_messages_is_promoted_if_asked_for(
     act(cluster, third, name, "sync")
     await_ring(cluster, name, master=second, synchronised=pair)
     assert drain(channel, name) == [b"new"]
+    _check_told(cluster, name, second)
     # All of the copy that was given up: which of it the promoted one had, nobody can tell for sure.
     _bring_back(cluster, clients, name, first, bodies(0, 100))
+
+
+def _check_told(cluster: Cluster, name: str, promoted: int) -> None:
+    """That it was unclean, and why; nobody says of the promoted one that it had everything."""
+    lines = cluster.ctl(promoted, "events", "--json", "--queue", name).splitlines()
+    rows = [json.loads(line) for line in lines]
+    told = {row["event"]: row["details"] for row in rows}
+    assert told["queue.promoted_unclean"]["cause"] == UNCLEAN
+    assert told["queue.promoted"]["cause"] == "unclean"
+    since = [row["event"] for row in rows].index("queue.promoted_unclean")
+    ours = [row["details"] for row in rows[since:] if row["event"] == "queue.synchronised"]
+    causes = [it["cause"] for it in ours if it["node"] == cluster.nodes[promoted - 1]]
+    assert causes == [UNCLEAN]
 
 
 def _bring_back(
