@@ -51,3 +51,12 @@ def test_a_command_that_helps_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> N
     node = FakeNode(ring={"replicas": [row]})
     with pytest.raises(CtlError, match=r"warrenctl -p 'a b' sync_queue 'my orders'$"):
         carry_out("add_queue_mirror_link", node, "my orders", "b", vhost="a b")
+
+
+def test_a_mirror_that_is_down_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    there = {"node": "b", "synchronised": True, "online": True, "sync": None}
+    away = {"node": "c", "synchronised": False, "online": False, "sync": None}
+    carry_out("sync_queue", FakeNode(ring={"replicas": [there, away]}), "q")
+    assert capsys.readouterr().err.endswith("c is down, and lacks what came since\n")
+    carry_out("sync_queue", FakeNode(ring={"replicas": [there]}), "q")
+    assert "down" not in capsys.readouterr().err

@@ -191,8 +191,8 @@ EXPLAINED = [
             "are more",
             "if a dies now: it is down until a is back; no other has everything",
             "b lacks messages: it cannot take over before it has them: warrenctl sync_queue q",
-            "c is wanted, and down: start it, or, if it is lost for good, "
-            "warrenctl forget_cluster_node c",
+            "c is wanted, and down or cut off: start it, mend the network, or, if it is lost for "
+            "good, warrenctl forget_cluster_node c",
         ],
     ),
     (

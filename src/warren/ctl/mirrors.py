@@ -132,7 +132,7 @@ def _wait_for_sync(run: Run, place: str) -> None:
 
     with Progress("synchronised", 0, run.is_quiet) as bar:
         progress = SyncProgress(bar)
-        while missing := _missing(run.client.get(f"{place}/mirrors")):
+        while missing := _missing(ring := run.client.get(f"{place}/mirrors")):
             now_s = time.monotonic()
             if any(replica["sync"] is not None for replica in missing):
                 idle_s = now_s
@@ -143,6 +143,10 @@ def _wait_for_sync(run: Run, place: str) -> None:
                 raise CtlError(BAD_DATA, f"Error:\nsynchronising has ended, without {names}")
             progress.show(missing)
             time.sleep(LOOK_S)
+    if away := [row["node"] for row in ring["replicas"] if not row["synchronised"]]:
+        # `online` is false of all of them.
+        be = "is" if len(away) == 1 else "are"
+        run.banner(f"{', '.join(away)} {be} down, and lack{'s' * (len(away) == 1)} what came since")
 
 
 class SyncProgress:

@@ -329,8 +329,8 @@ def explain(view: View, queue: AmqpQueue, told: Shown | None = None) -> list[str
     said += [_explain_learner(view, name, queue, told) for name in view.learners]
     absent = [name for name in view.wanted if name not in (*view.in_sync, *view.learners)]
     said += [
-        f"{name} is wanted, and down: start it, or, if it is lost for good, "
-        f"warrenctl forget_cluster_node {name}"
+        f"{name} is wanted, and down or cut off: start it, mend the network, or, if it is lost for "
+        f"good, warrenctl forget_cluster_node {name}"
         for name in absent
     ]
     leaving = [name for name in view.in_sync if name not in view.wanted]
