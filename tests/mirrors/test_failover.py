@@ -125,7 +125,8 @@ def test_publisher_and_consumer_on_other_nodes(
         seen.append((int(body), method.redelivered))
         its.basic_ack(method.delivery_tag)
 
-    cancelled = []
+    cancelled: list[object] = []
+    times_cancelled = 0
     channel.add_on_cancel_callback(cancelled.append)
     channel.basic_consume(ha, on_message, arguments=arguments)
     publisher = Counting(cluster, 3, ha, count)
@@ -140,6 +141,7 @@ def test_publisher_and_consumer_on_other_nodes(
         ):
             channel.connection.process_data_events(0.05)
             if cancelled:
+                times_cancelled += len(cancelled)
                 cancelled.clear()
                 channel.basic_consume(ha, on_message, arguments=arguments)
             if publisher.began.is_set() and taking.ident is None:
@@ -151,6 +153,8 @@ def test_publisher_and_consumer_on_other_nodes(
     if publisher.error is not None:
         raise publisher.error
     assert (len(publisher.confirmed), publisher.refused) == (count, set())
+    # A master that hands over takes its consumers along: only a death is told.
+    assert bool(times_cancelled) is (consumer == "is told" and how == "kill")
     assert {number for number, _ in seen} == set(range(1, count + 1))
     plain = [number for number, redelivered in seen if not redelivered]
     assert len(plain) == len(set(plain)), "a message came twice without a word"

@@ -39,7 +39,7 @@ def queue(**effective: Any) -> Any:
         absence=None,
         declaration=QueueDeclaration(durable=True),
         vhost=SimpleNamespace(name="/", mirror_links={}),
-        effective=EffectiveArguments(ha_mode="all", **effective),
+        effective=EffectiveArguments(**{"ha_mode": "all", **effective}),
     )
 
 
@@ -213,6 +213,20 @@ EXPLAINED = [
             "b lacks messages: it cannot take over before it has them: warrenctl sync_queue q",
             "a goes as soon as a wanted replica is synchronised",
         ],
+    ),
+    (
+        view("a", "a", "b", "ab"),
+        {"ha_params": ("b", "unknown"), "ha_mode": "nodes"},
+        [
+            "if a dies now: it is down until a is back; no other has everything",
+            "b lacks messages: it cannot take over before it has them: warrenctl sync_queue q",
+            "a goes as soon as a wanted replica is synchronised",
+        ],
+    ),
+    (
+        view("a", "a", "", "a"),
+        {"ha_params": ("unknown",), "ha_mode": "nodes"},
+        ["if a dies now: it is down until a is back; no other has everything"],
     ),
     (
         view(None, "a", "b"),

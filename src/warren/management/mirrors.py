@@ -333,9 +333,19 @@ def explain(view: View, queue: AmqpQueue, told: Shown | None = None) -> list[str
         f"good, warrenctl forget_cluster_node {name}"
         for name in absent
     ]
-    leaving = [name for name in view.in_sync if name not in view.wanted]
+    leaving = [
+        name for name in view.in_sync if name not in view.wanted or _stays(view, name, queue)
+    ]
     said += [f"{name} goes as soon as a wanted replica is synchronised" for name in leaving]
     return said + _explain_hours(view, queue) + _explain_links(queue)
+
+
+def _stays(view: View, name: str, queue: AmqpQueue) -> bool:
+    """Whether it is wanted only until one of those has everything that the policy names."""
+    named = queue.effective.ha_params
+    if queue.effective.ha_mode != "nodes" or not isinstance(named, tuple) or name in named:
+        return False
+    return name not in links_of(queue) and any(other in view.wanted for other in named)
 
 
 def _explain_learner(view: View, name: str, queue: AmqpQueue, told: Shown) -> str:
