@@ -153,13 +153,14 @@ def test_publisher_and_consumer_on_other_nodes(
     if publisher.error is not None:
         raise publisher.error
     assert (len(publisher.confirmed), publisher.refused) == (count, set())
-    # A master that hands over takes its consumers along: only a death is told.
-    assert bool(times_cancelled) is (consumer == "is told" and how == "kill")
     assert {number for number, _ in seen} == set(range(1, count + 1))
     plain = [number for number, redelivered in seen if not redelivered]
     assert len(plain) == len(set(plain)), "a message came twice without a word"
     firsts = list(dict.fromkeys(number for number, _ in seen))
     assert firsts == sorted(firsts)
+    # One that stops hands over, and takes its consumers along, with all that they hold.
+    assert how != "stop" or len(plain) == len(seen)
+    assert bool(times_cancelled) is (consumer == "is told" and how != "stop")
     eventually(lambda: counts(clients.channel(2), ha), (0, 1), LONG_S)
     if how == "policy":
         clear_policy(cluster, f"^{ha}$")

@@ -319,6 +319,17 @@ class Mirror:
         """Whether another is to be the master."""
         return self._heir is not None or (self.replica is not None and self.replica.is_handing_over)
 
+    @property
+    def awaits_heir(self) -> bool:
+        """Whether another is the master, and this replica has not heard yet that it serves."""
+        here, view = self._engine.settings.node_name, self.view
+        if view is None or self.replica is None or here not in view.in_sync:
+            return False
+        if view.master is None or view.master == here:
+            return False
+        # All have the operation that its epoch begins with.
+        return self.log.lineage.epoch_at(self.replica.commit_index) < view.epoch
+
     def _hand_over_now(self, queue: AmqpQueue) -> None:
         """Nothing is on its way to other queues that the next master would send again."""
         to, self._heir = self._heir, None
