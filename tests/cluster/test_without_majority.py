@@ -38,6 +38,10 @@ def test_changes_are_given_up() -> None:
         with pytest.raises(CtlFailed, match=text) as failed:
             cluster.ctl(1, "add_user", "never", "secret")
         assert failed.value.status == 69
+        # What cannot be done now says where to look.
+        for command in (["drain"], ["rebalance", "--dry-run"]):
+            with pytest.raises(CtlFailed, match="warrenctl cluster_status"):
+                cluster.ctl(1, *command)
         assert time.monotonic() - began_s < AT_MOST_S
         # What was given up before it went to anybody is not done later.
         cluster.start_all()

@@ -201,6 +201,8 @@ def test_policies(ctl: Ctl, ok: Ok) -> None:
         65,
         'Error:\nValidation failed\n\nha-mode="exactly" takes an integer, none given\n\n',
     )
+    status, _, err = ctl("-q", "set_policy", "ha", "^ha", '{"ha-mode": "all", "ha-mode": "nodes"}')
+    assert (status, err) == (65, "Error:\nValidation failed\n\nha-mode is given twice\n\n")
     ok("pub", "ha.q", "x")
     assert "ha\t^ha" in ok("list_policies_that_match", "ha.q")
     ok("clear_policy", "ha")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster_clients import Clients, eventually, publish
+from cluster_clients import Clients, can_connect, eventually, publish
 from rings import api, await_ring, mirror
 
 from warren.testing import Cluster
@@ -112,6 +112,37 @@ def test_a_master_that_is_cut_off_goes_on(cluster: Cluster, clients: Clients) ->
     left = {body for body, _, _ in found}
     assert left == {*bodies("old", 10), *bodies("majority", 20), *bodies("minority", 20)}
     assert all(headers for body, _, headers in found if body in bodies("minority", 20)[5:])
+
+
+def test_listed_nodes_on_both_sides() -> None:
+    """`pause_if_all_down` with `recover`: no side has a majority of those, and both go on."""
+    listed = "cluster_partition_handling.pause_if_all_down"
+    config = {
+        "cluster_partition_handling": "pause_if_all_down",
+        f"{listed}.nodes.1": "node1@localhost",
+        f"{listed}.nodes.2": "node2@localhost",
+        f"{listed}.recover": "autoheal",
+    }
+    with Cluster(3, config=config) as cluster, Clients(cluster) as clients:
+        mirror(cluster, r"^ha\.", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+        declared(cluster, clients, 1)
+        one, other = clients.confirming(1), clients.confirming(3)
+        cluster.isolate(1)
+        publish(one, QUEUE, bodies("one", 20))
+        publish(other, QUEUE, bodies("other", 20))
+        cluster.heal()
+        cluster.wait_until_ready()
+        for node in cluster.numbers:
+            await_merged(cluster, node)
+        await_ring(cluster, QUEUE, synchronised=[1, 2, 3])
+        left = {body for body, _, _ in drain_all(clients.channel(2))}
+        assert left == {*bodies("old", 10), *bodies("one", 20), *bodies("other", 20)}
+        # Who reaches none of those that are listed still waits.
+        cluster.isolate(3)
+        eventually(lambda: can_connect(clients, 3), False)
+        assert can_connect(clients, 1)
+        cluster.heal()
+        cluster.wait_until_ready()
 
 
 def test_a_node_that_is_killed_brings_its_fork_back(cluster: Cluster, clients: Clients) -> None:

@@ -10,6 +10,7 @@ from bad_disks import BadDisks, cut_log, flip_bit
 from cluster_clients import Clients, counts, drain, eventually, is_gone, publish
 from rings import api, await_ring, mirror
 
+from warren.engine.ring_changes import CAUSES
 from warren.store.start_marks import DAMAGE_MARK
 from warren.testing import Cluster
 
@@ -216,6 +217,36 @@ def test_a_slow_disk(cluster: Cluster, clients: Clients, disks: BadDisks, queue:
     disks.mend(1)
     await_ring(cluster, queue, synchronised=NODES)
     assert drain(clients.channel(3), queue) == bodies(0, 15)
+
+
+def test_a_disk_that_is_too_slow(
+    cluster: Cluster, clients: Clients, disks: BadDisks, name: str
+) -> None:
+    """`ha-max-lag`: who makes no progress is waited for no more, and told of; then it is back."""
+    policy = {"ha-mode": "all", "ha-sync-mode": "automatic", "ha-max-lag": 700}
+    mirror(cluster, f"^{name}$", dict(policy))
+    clients.channel(1).queue_declare(name, durable=True)
+    await_ring(cluster, name, master=1, synchronised=NODES)
+    leader = api(cluster, 1, "GET", "/warren/cluster/status")["agreement"]["leader"]
+    # Whoever leads needs its disk to agree with others on anything.
+    slow = 2 if cluster.nodes[1] != leader else 3
+    channel = clients.confirming(1)
+    disks.slow_syncs(slow, 4_000)
+    publish(channel, name, bodies(0, 3))
+    assert (slow, CAUSES["lag"]) in lag_events(cluster, name)
+    publish(channel, name, bodies(3, 20))
+    disks.mend(slow)
+    await_ring(cluster, name, synchronised=NODES)
+    cluster.kill(1)
+    eventually(lambda: not is_gone(clients.channel(5 - slow), name), within_s=LONG_S)
+    assert drain(clients.channel(slow), name) == bodies(0, 20)
+
+
+def lag_events(cluster: Cluster, name: str) -> list[tuple[int, str]]:
+    """Who was put out of sync, as the first node has seen it, and why."""
+    rows = api(cluster, 1, "GET", "/warren/events?names=queue.unsynchronised")
+    told = [row["details"] for row in rows if row["details"]["name"] == name]
+    return [(cluster.nodes.index(it["node"]) + 1, it["cause"]) for it in told]
 
 
 @pytest.mark.parametrize("offset_ms", [-24 * HOUR_MS, 5 * HOUR_MS])

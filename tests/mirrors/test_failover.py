@@ -125,7 +125,8 @@ def test_publisher_and_consumer_on_other_nodes(
         seen.append((int(body), method.redelivered))
         its.basic_ack(method.delivery_tag)
 
-    cancelled = []
+    cancelled: list[object] = []
+    times_cancelled = 0
     channel.add_on_cancel_callback(cancelled.append)
     channel.basic_consume(ha, on_message, arguments=arguments)
     publisher = Counting(cluster, 3, ha, count)
@@ -140,6 +141,7 @@ def test_publisher_and_consumer_on_other_nodes(
         ):
             channel.connection.process_data_events(0.05)
             if cancelled:
+                times_cancelled += len(cancelled)
                 cancelled.clear()
                 channel.basic_consume(ha, on_message, arguments=arguments)
             if publisher.began.is_set() and taking.ident is None:
@@ -156,6 +158,9 @@ def test_publisher_and_consumer_on_other_nodes(
     assert len(plain) == len(set(plain)), "a message came twice without a word"
     firsts = list(dict.fromkeys(number for number, _ in seen))
     assert firsts == sorted(firsts)
+    # One that stops hands over, and takes its consumers along, with all that they hold.
+    assert how != "stop" or len(plain) == len(seen)
+    assert bool(times_cancelled) is (consumer == "is told" and how != "stop")
     eventually(lambda: counts(clients.channel(2), ha), (0, 1), LONG_S)
     if how == "policy":
         clear_policy(cluster, f"^{ha}$")

@@ -119,3 +119,28 @@ def test_a_planned_stop_delivers_nothing_again(cluster: Cluster, clients: Client
     inbox.ack(5)
     eventually(lambda: unacked_at_rest(cluster, ha), PREFETCH, LONG_S)
     finish(cluster, clients, inbox, published)
+
+
+@pytest.mark.timeout(400)
+def test_a_rolling_restart_under_load(cluster: Cluster, clients: Clients, ha: str) -> None:
+    """All nodes in turn, each with a master; clients of the others notice nothing."""
+    queues = {home: f"{ha}.{home}" for home in NODES}
+    for home, queue in queues.items():
+        clients.channel(home).queue_declare(queue, durable=True)
+        await_ring(cluster, queue, synchronised=NODES)
+    for node in NODES:
+        make_master(cluster, queues[node], node)
+        near, far = (other for other in NODES if other != node)
+        published = [Publishing(clients, near, queue) for queue in queues.values()]
+        inboxes = [Holder(clients, far, queue) for queue in queues.values()]
+        cluster.stop(node)
+        for inbox in inboxes:
+            inbox.ack(5)
+        cluster.start(node)
+        for inbox, queue in zip(inboxes, queues.values(), strict=True):
+            ring = await_ring(cluster, queue, synchronised=NODES)
+            # It is back as a mirror.
+            assert ring.master != cluster.nodes[node - 1]
+            inbox.ack(5)
+        for inbox, publishing in zip(inboxes, published, strict=True):
+            finish(cluster, clients, inbox, publishing)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from cluster_clients import Clients, counts, drain, eventually, publish
 from rings import await_ring, await_that, clear_policy, mirror, queue_row
 
@@ -58,6 +60,47 @@ def test_the_last_of_many_policies_wins(cluster: Cluster, clients: Clients, name
         publish(publisher, name, bodies(turn * 5, turn * 5 + 5))
     await_ring(cluster, name, replicas=(3, 1), synchronised=(3, 1))
     assert drain(clients.channel(2), name) == bodies(0, 60)
+    clear_policy(cluster, pattern)
+
+
+def test_the_master_stays_until_one_of_those_that_are_listed_has_everything(
+    cluster: Cluster, clients: Clients, name: str
+) -> None:
+    clients.channel(1).queue_declare(name, durable=True)
+    publish(clients.confirming(2), name, bodies(0, 20))
+    listed = {"ha-mode": "nodes", "ha-params": cluster.nodes[1:], "ha-sync-mode": "manual"}
+    mirror(cluster, f"^{name}$", listed)
+    ring = await_ring(cluster, name, master=1, replicas=(1, 2, 3), synchronised=(1,))
+    assert f"{cluster.nodes[0]} goes as soon as" in "\n".join(ring.shown["explain"])
+    time.sleep(3)
+    await_ring(cluster, name, master=1, replicas=(1, 2, 3), synchronised=(1,), within_s=1)
+    publish(clients.confirming(3), name, bodies(20, 25))
+    cluster.ctl(3, "sync_queue", name)
+    ring = await_ring(cluster, name, replicas=(2, 3), synchronised=(2, 3))
+    assert ring.master in cluster.nodes[1:]
+    channel = clients.channel(1)
+    found = [channel.basic_get(name, auto_ack=True) for _ in range(25)]
+    assert [body for _, _, body in found] == bodies(0, 25)
+    assert not any(method.redelivered for method, _, _ in found)
+    clear_policy(cluster, f"^{name}$")
+
+
+def test_an_operator_policy_mirrors_and_goes_before_a_weaker_one(
+    cluster: Cluster, clients: Clients, name: str
+) -> None:
+    """Of `ha-mode` the stronger counts; what is transient is mirrored, what is exclusive is not."""
+    pattern, owner = f"^{name}", clients.channel(1)
+    owner.queue_declare(f"{name}.own", exclusive=True)
+    clients.channel(1).queue_declare(name)
+    cluster.ctl(2, "set_operator_policy", name, pattern, '{"ha-mode": "exactly", "ha-params": 2}')
+    await_that(cluster, name, lambda it: len(it.synchronised) == 2, "two replicas")
+    mirror(cluster, pattern, {"ha-mode": "nodes", "ha-params": cluster.nodes[:1]})
+    cluster.ctl(3, "set_operator_policy", name, pattern, '{"ha-mode": "all"}')
+    await_ring(cluster, name, synchronised=(1, 2, 3))
+    cluster.ctl(1, "clear_operator_policy", name)
+    await_ring(cluster, name, replicas=(1,))
+    shown = queue_row(cluster, 2, f"{name}.own")
+    assert not shown.get("slave_nodes")
     clear_policy(cluster, pattern)
 
 

@@ -25,6 +25,7 @@ from rings import (
     ring_of,
 )
 
+from warren.engine.ring_changes import UNCLEAN
 from warren.testing import Cluster, CtlFailed
 
 LONG_S = 60.0
@@ -242,8 +243,22 @@ def test_a_replica_that_lacks_messages_is_promoted_if_asked_for(
     act(cluster, third, name, "sync")
     await_ring(cluster, name, master=second, synchronised=pair)
     assert drain(channel, name) == [b"new"]
+    _check_told(cluster, name, second)
     # All of the copy that was given up: which of it the promoted one had, nobody can tell for sure.
     _bring_back(cluster, clients, name, first, bodies(0, 100))
+
+
+def _check_told(cluster: Cluster, name: str, promoted: int) -> None:
+    """That it was unclean, and why; nobody says of the promoted one that it had everything."""
+    lines = cluster.ctl(promoted, "events", "--json", "--queue", name).splitlines()
+    rows = [json.loads(line) for line in lines]
+    told = {row["event"]: row["details"] for row in rows}
+    assert told["queue.promoted_unclean"]["cause"] == UNCLEAN
+    assert told["queue.promoted"]["cause"] == "unclean"
+    since = [row["event"] for row in rows].index("queue.promoted_unclean")
+    ours = [row["details"] for row in rows[since:] if row["event"] == "queue.synchronised"]
+    causes = [it["cause"] for it in ours if it["node"] == cluster.nodes[promoted - 1]]
+    assert causes == [UNCLEAN]
 
 
 def _bring_back(
@@ -296,23 +311,33 @@ def test_a_copy_can_be_stopped(name: str) -> None:
         # Without a policy at first: what comes before the ring is not in its log, and is copied.
         clients.channel(1).queue_declare(name, durable=True)
         channel, body = clients.confirming(2), b"x" * 100_000
+        # What was there before and is gone is no part of it.
+        publish(channel, name, bodies(100, 130))
+        assert len(drain(clients.channel(1), name)) == 30
         for i in range(20):
             publish(channel, name, [b"%d " % i + body])
         both = {"ha-mode": "nodes", "ha-params": cluster.nodes[:2], "ha-sync-mode": "manual"}
         mirror(cluster, f"^{name}$", {**both, "ha-sync-batch-size": 1})
         await_ring(cluster, name, replicas=(1, 2), synchronised=(1,))
-        act(cluster, 3, name, "sync")
+        eventually(lambda: _lacks(cluster, name), 20)
+        cluster.ctl(3, "sync_queue", "--no-wait", name)
         ring = await_that(cluster, name, lambda it: bool(_bytes_copied(it)), "a copy under way")
         assert _bytes_copied(ring) < 2_000_000
+        told = r"\t(\d+)/20 messages, \d\.\d MB(, \d+ s left)?"
+        eventually(lambda: re.search(told, cluster.ctl(2, "mirrors", name)))
+        await_that(cluster, name, lambda it: _bytes_copied(it) > 300_000, "some of the copy")
         publish(channel, name, [b"meanwhile"])
         # Publishing and consuming go on: what is taken is not copied any more.
         taken = clients.channel(3).basic_get(name, auto_ack=True)[2]
         assert taken is not None
         assert taken.startswith(b"0 ")
-        act(cluster, 3, name, "cancel_sync")
+        assert cluster.ctl(2, "-q", "cancel_sync_queue", name) == ""
+        assert cluster.ctl(2, "-q", "cancel_sync_queue", name) == "not_syncing\n"
         with pytest.raises(Refused, match="not_syncing"):
             act(cluster, 3, name, "cancel_sync")
         ring = await_ring(cluster, name, replicas=(1, 2), synchronised=(1,))
+        # What has arrived is kept.
+        assert 0 < _lacks(cluster, name) < 18
         # Nothing is shown as under way any more.
         assert [row["sync"] for row in ring.shown["replicas"]] == [None, None]
         assert queue_row(cluster, 1, name)["state"] == "running"
@@ -337,6 +362,12 @@ def _syncs_told(cluster: Cluster, name: str) -> list[str]:
         paid = row.get("bytes", 0) - LARGEST_PIECE_BYTES
         assert row.get("took_ms", 0) >= paid * 1000 // SLOW_BYTES_PER_S, row
     return [row.get("how", "started") for row in told]
+
+
+def _lacks(cluster: Cluster, name: str) -> int:
+    ring = ring_of(cluster, name)
+    assert ring is not None
+    return int(ring.shown["replicas"][1]["lacks_messages"] or 0)
 
 
 def _bytes_copied(ring: Ring) -> int:

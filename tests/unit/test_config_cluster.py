@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from warren.config import ConfigError, Endpoint, Settings, load_settings
-from warren.config.cluster import goes_on_without_majority, link_endpoint, peer_endpoint
+from warren.config.cluster import (
+    goes_on_without_majority,
+    heals,
+    link_endpoint,
+    peer_endpoint,
+    waits_for_homes,
+)
 from warren.config.settings import ClusterSettings
 from warren.node.errors import StartError
 from warren.node.secret import SECRET_BYTES_MAX, cluster_secret
@@ -120,7 +126,25 @@ def test_what_is_done_otherwise_is_said() -> None:
         f"{handling} = pause_if_all_down\n{handling}.pause_if_all_down.nodes.1 = r@a\n"
         f"{handling}.pause_if_all_down.recover = autoheal"
     )
-    assert "recover has no effect" in settings.warnings[0]
+    assert settings.warnings == ()
+    assert heals(settings.cluster)
+    assert waits_for_homes(settings.cluster)
+    assert not goes_on_without_majority(settings.cluster)
+
+
+@pytest.mark.parametrize(
+    ("handling", "does_heal", "does_wait"),
+    [
+        ("pause_minority", False, False),
+        ("ignore", False, True),
+        ("autoheal", True, True),
+    ],
+)
+def test_what_follows_from_the_handling_of_partitions(
+    handling: str, does_heal: bool, does_wait: bool
+) -> None:
+    cluster = load(cluster_partition_handling=handling).cluster
+    assert (heals(cluster), waits_for_homes(cluster)) == (does_heal, does_wait)
 
 
 # -- the secret ------------------------------------------------------------------------------------

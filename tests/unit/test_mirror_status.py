@@ -19,6 +19,7 @@ from warren.management.mirrors import (
     show_ring,
 )
 from warren.model.policy import EffectiveArguments
+from warren.model.queue_arguments import QueueDeclaration
 
 
 class Mirrors:
@@ -36,8 +37,9 @@ def queue(**effective: Any) -> Any:
         number=7,
         home="a",
         absence=None,
+        declaration=QueueDeclaration(durable=True),
         vhost=SimpleNamespace(name="/", mirror_links={}),
-        effective=EffectiveArguments(ha_mode="all", **effective),
+        effective=EffectiveArguments(**{"ha_mode": "all", **effective}),
     )
 
 
@@ -70,6 +72,7 @@ TOLD = {
     "lags": {"a": (0, 0), "b": (2048, 1_500), "c": (None, None)},
     "since": {"a": None, "b": 4_000},
     "held": 0,
+    "lacks": {"c": 30},
     "syncs": {"c": {"done": 10, "total": 40, "bytes_done": 1000, "since_ms": 8_000}},
 }
 SYNC = {
@@ -129,6 +132,7 @@ def test_the_ring_with_figures() -> None:
         (120, 10, 2048),
         (30, 100, None),
     ]
+    assert [row["lacks_messages"] for row in rows] == [0, 0, 30]
     assert [(row["applied"], row["lag_seconds"]) for row in rows] == [
         (120, 0),
         (120, 1.5),
@@ -187,8 +191,8 @@ EXPLAINED = [
             "are more",
             "if a dies now: it is down until a is back; no other has everything",
             "b lacks messages: it cannot take over before it has them: warrenctl sync_queue q",
-            "c is wanted, and down: start it, or, if it is lost for good, "
-            "warrenctl forget_cluster_node c",
+            "c is wanted, and down or cut off: start it, mend the network, or, if it is lost for "
+            "good, warrenctl forget_cluster_node c",
         ],
     ),
     (
@@ -211,6 +215,20 @@ EXPLAINED = [
         ],
     ),
     (
+        view("a", "a", "b", "ab"),
+        {"ha_params": ("b", "unknown"), "ha_mode": "nodes"},
+        [
+            "if a dies now: it is down until a is back; no other has everything",
+            "b lacks messages: it cannot take over before it has them: warrenctl sync_queue q",
+            "a goes as soon as a wanted replica is synchronised",
+        ],
+    ),
+    (
+        view("a", "a", "", "a"),
+        {"ha_params": ("unknown",), "ha_mode": "nodes"},
+        ["if a dies now: it is down until a is back; no other has everything"],
+    ),
+    (
         view(None, "a", "b"),
         {},
         [
@@ -228,6 +246,62 @@ EXPLAINED = [
 @pytest.mark.parametrize(("now", "effective", "said"), EXPLAINED)
 def test_what_would_follow(now: View, effective: dict[str, Any], said: list[str]) -> None:
     assert explain(now, queue(**effective)) == said
+
+
+def test_nothing_is_promised_by_a_copy_that_there_will_not_be() -> None:
+    """`sync_queue` is refused with this strategy, and nothing comes by itself."""
+    for how in ("manual", "automatic"):
+        said = explain(view("a", "a", "b", "ab"), queue(ha_sync_strategy="event", ha_sync_mode=how))
+        assert said[1:] == [
+            "b lacks messages: it cannot take over before those are consumed, or another "
+            "ha-sync-strategy than event is in the policy (warrenctl set_policy)"
+        ]
+
+
+def test_what_a_learner_lacks_is_counted() -> None:
+    now, quiet = view("a", "a", "b", "ab"), {"lacks": {"b": 18_583}}
+    assert explain(now, queue(), quiet)[1] == (
+        "b lacks 18,583 messages: it cannot take over before it has them: warrenctl sync_queue q"
+    )
+    assert explain(now, queue(), {"lacks": {"b": 1}})[1].startswith("b lacks 1 message: ")
+    assert explain(now, queue(), {"lacks": {"b": 0}})[1].startswith("b lacks messages: ")
+
+
+def test_commands_are_given_so_that_they_can_be_typed() -> None:
+    elsewhere = queue()
+    elsewhere.name, elsewhere.vhost = "my orders", SimpleNamespace(name="a b", mirror_links={})
+    assert explain(view("a", "a", "b", "ab"), elsewhere)[1].endswith(
+        "before it has them: warrenctl -p 'a b' sync_queue 'my orders'"
+    )
+    linked = queue()
+    linked.vhost.mirror_links["q"] = ("b",)
+    assert explain(view("a", "ab", "", "ab"), linked)[-1] == (
+        "b has a replica because an operator wants it, whatever the policy is; to end that: "
+        "warrenctl remove_queue_mirror_link q b"
+    )
+
+
+@pytest.mark.parametrize(
+    ("declaration", "end"),
+    [
+        ({"durable": True}, "it is down until a is back"),
+        ({}, "it is gone, since it is not durable"),
+        ({"durable": True, "exclusive": True}, "it is gone, as every exclusive queue"),
+    ],
+)
+def test_a_queue_without_mirrors(declaration: dict[str, bool], end: str) -> None:
+    alone = queue()
+    alone.declaration = QueueDeclaration(**declaration)
+    shown = show_ring(engine(None), alone)
+    assert shown["explain"] == [f"it has no mirrors: if a dies now, {end}"]
+
+
+def test_a_transient_queue_goes_with_the_last_that_has_everything() -> None:
+    transient = queue(ha_promote_on_failure="always")
+    transient.declaration = QueueDeclaration()
+    assert explain(view("a", "a", "b", "ab"), transient)[0] == (
+        "if a dies now: it is gone, since it is not durable and no other has everything"
+    )
 
 
 def test_what_would_follow_in_numbers() -> None:

@@ -6,10 +6,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from warren.engine.promotions import Succession, why_deposed
+from warren.engine.ring_changes import UNWANTED
 
 
-def view(epoch: int, master: str | None, in_sync: tuple[str, ...], unclean: int = 0) -> Any:
-    return SimpleNamespace(epoch=epoch, master=master, in_sync=in_sync, unclean=unclean)
+def view(
+    epoch: int,
+    master: str | None,
+    in_sync: tuple[str, ...],
+    unclean: int = 0,
+    wanted: tuple[str, ...] = (),
+) -> Any:
+    return SimpleNamespace(
+        epoch=epoch, master=master, in_sync=in_sync, unclean=unclean, wanted=wanted
+    )
 
 
 def test_a_master_that_died() -> None:
@@ -26,6 +35,21 @@ def test_a_master_that_died() -> None:
         "dropped": 0,
         "redelivered": 37,
     }
+
+
+def test_a_master_that_no_policy_wants() -> None:
+    mirror = Succession("n2")
+    mirror.view_changed(view(1, "n1", ("n1", "n2"), wanted=("n1", "n2")), 0)
+    mirror.view_changed(view(2, "n2", ("n2",), wanted=("n2",)), 10)
+    mirror.view_changed(view(3, "n2", ("n2", "n3"), wanted=("n2", "n3")), 12)
+    assert mirror.served(20, 3)["cause"] == "policy"
+    assert why_deposed(view(2, "n2", ("n2",), wanted=("n2",)), "n1")["cause"] == UNWANTED
+    # One that died is replaced by another: that is no policy's doing.
+    mirror = Succession("n2")
+    mirror.view_changed(view(1, "n1", ("n1", "n2"), wanted=("n1", "n2")), 0)
+    mirror.view_changed(view(2, "n2", ("n2",), wanted=("n1", "n2")), 10)
+    mirror.view_changed(view(3, "n2", ("n2", "n3"), wanted=("n2", "n3")), 12)
+    assert mirror.served(20, 3)["cause"] == "failure"
 
 
 def test_a_master_that_had_confirmed_early() -> None:

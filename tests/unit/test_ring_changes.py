@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warren.cluster.metadata import View
-from warren.engine.ring_changes import CAUSES, DOWN, HAS_ALL, UNWANTED, changes_of
+from warren.engine.ring_changes import CAUSES, DOWN, HAS_ALL, UNCLEAN, UNWANTED, changes_of
 
 
 def view(in_sync: str, wanted: str = "abc") -> View:
@@ -24,3 +24,12 @@ def test_others_who_leave_and_come() -> None:
     assert list(changes_of(view("abc"), view("ab", "ab"), {"c": "lag"})) == gone
     assert list(changes_of(view("ab"), view("abc"), {})) == [("queue.synchronised", "c", HAS_ALL)]
     assert not list(changes_of(view("abc"), view("cba"), {}))
+
+
+def test_one_that_is_promoted_all_the_same_does_not_have_everything() -> None:
+    unclean = View(5, "b", ("b", "c"), (), ("a", "b", "c"), 5)
+    assert list(changes_of(view("a"), unclean, {})) == [
+        ("queue.synchronised", "b", UNCLEAN),
+        ("queue.synchronised", "c", HAS_ALL),
+        ("queue.unsynchronised", "a", DOWN),
+    ]

@@ -177,7 +177,7 @@ export function withLosses(events: ClusterEvent[]): ClusterEvent[] {
     });
 }
 
-const CAUSES: Record<string, string> = { handover: "handed over", failure: "failover", unclean: "failover to a mirror that was not in sync", return: "back after it was down" };
+const CAUSES: Record<string, string> = { handover: "handed over", failure: "failover", unclean: "failover to a mirror that was not in sync", policy: "moved by a policy", return: "back after it was down" };
 
 /** Who followed whom, why, how long nobody served, and what it cost. */
 function promoted(details: Record<string, unknown>): string {

@@ -43,11 +43,6 @@ def _problems(cluster: ClusterSettings) -> Iterator[str]:
 def cluster_warnings(cluster: ClusterSettings) -> list[str]:
     """What will be done otherwise than in RabbitMQ, one sentence each."""
     found = []
-    if cluster.partition_handling == "pause_if_all_down" and cluster.pause_recover == "autoheal":
-        found.append(
-            "cluster_partition_handling.pause_if_all_down.recover = autoheal: nothing is thrown "
-            "away after a partition; recover has no effect"
-        )
     if cluster.node_type == "ram":
         found.append(
             "cluster_formation.node_type = ram: every node keeps its definitions on disk; "
@@ -56,8 +51,20 @@ def cluster_warnings(cluster: ClusterSettings) -> list[str]:
     return found
 
 
+def heals(cluster: ClusterSettings) -> bool:
+    """Whether queues whose master is on the other side are served, and merged afterwards."""
+    if cluster.partition_handling == "pause_if_all_down":
+        return cluster.pause_recover == "autoheal"
+    return cluster.partition_handling == "autoheal"
+
+
+def waits_for_homes(cluster: ClusterSettings) -> bool:
+    """Whether publishes for homes that are out of reach wait until these are back."""
+    return cluster.partition_handling == "ignore" or heals(cluster)
+
+
 def goes_on_without_majority(cluster: ClusterSettings) -> bool:
-    """Whether clients stay when the majority is lost."""
+    """Whether clients stay when the majority is lost, whoever can be reached."""
     return cluster.partition_handling in {"ignore", "autoheal"}
 
 

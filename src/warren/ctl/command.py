@@ -210,7 +210,15 @@ def json_value(text: str) -> Any:
 
     from warren.ctl.errors import BAD_DATA, CtlError
 
+    def whole(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Of two values for a key one would be forgotten without a word."""
+        found = dict(pairs)
+        twice = [key for key in found if sum(key == name for name, _ in pairs) > 1]
+        if twice:
+            raise CtlError(BAD_DATA, f"Error:\nValidation failed\n\n{twice[0]} is given twice\n")
+        return found
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=whole)
     except ValueError as error:
         raise CtlError(BAD_DATA, f"Error:\nCould not parse JSON document: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,19 @@ COLUMNS = (
     "online",
     "position",
     "applied",
+    "lacks_messages",
     "lag_messages",
     "lag_bytes",
     "lag_seconds",
     "since",
     "progress",
 )
+
+
+def typed(run: Run, command: str) -> str:
+    """A command about the same queue, as it is to be typed."""
+    vhost = () if run.vhost == "/" else ("-p", run.vhost)
+    return shlex.join(("warrenctl", *vhost, command, run.word(0)))
 
 
 def queue_place(run: Run) -> str:
@@ -124,7 +132,7 @@ def _wait_for_sync(run: Run, place: str) -> None:
 
     with Progress("synchronised", 0, run.is_quiet) as bar:
         progress = SyncProgress(bar)
-        while missing := _missing(run.client.get(f"{place}/mirrors")):
+        while missing := _missing(ring := run.client.get(f"{place}/mirrors")):
             now_s = time.monotonic()
             if any(replica["sync"] is not None for replica in missing):
                 idle_s = now_s
@@ -135,6 +143,10 @@ def _wait_for_sync(run: Run, place: str) -> None:
                 raise CtlError(BAD_DATA, f"Error:\nsynchronising has ended, without {names}")
             progress.show(missing)
             time.sleep(LOOK_S)
+    if away := [row["node"] for row in ring["replicas"] if not row["synchronised"]]:
+        # `online` is false of all of them.
+        be = "is" if len(away) == 1 else "are"
+        run.banner(f"{', '.join(away)} {be} down, and lack{'s' * (len(away) == 1)} what came since")
 
 
 class SyncProgress:
@@ -164,8 +176,14 @@ def _missing(ring: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 def cancel_sync_queue(run: Run) -> None:
+    """Said twice, it is done once, as in RabbitMQ: that nothing was under way is no error."""
     run.banner(f"Stopping synchronising queue '{run.word(0)}' in vhost '{run.vhost}' ...")
-    _act(run, {"action": "cancel_sync"})
+    try:
+        _act(run, {"action": "cancel_sync"})
+    except CtlError as error:
+        if "not_syncing" not in str(error):
+            raise
+        run.say("not_syncing")
 
 
 def transfer_master(run: Run) -> None:
@@ -217,13 +235,14 @@ def _wait_for_mirror(run: Run, place: str, node: str) -> None:
                 run.banner(f"{node}: {progress}")
         if now_s >= end_s:
             raise CtlError(
-                TIMEOUT, f"Error:\n{node} has not got everything in time: warrenctl mirrors"
+                TIMEOUT,
+                f"Error:\n{node} has not got everything in time: {typed(run, 'mirrors')}",
             )
         if now_s - begin_s > BEGIN_S and row is not None:
             raise CtlError(
                 BAD_DATA,
                 f"Error:\n{node} has a mirror, and nothing is copied to it: "
-                f"warrenctl sync_queue '{run.word(0)}'",
+                + typed(run, "sync_queue"),
             )
         time.sleep(LOOK_S)
 

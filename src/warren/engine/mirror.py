@@ -6,12 +6,14 @@ input: effects are taken and carried out in order, until there are none.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from warren.cluster import metadata_commands as commands
 from warren.engine import moving
+from warren.engine.copy_size import count_copied, place_of
 from warren.engine.cursors import resume_cursors
 from warren.engine.healing import Healing
 from warren.engine.mirror_links import links_of
@@ -43,11 +45,31 @@ READ_AGAIN_MS = 20
 class SyncState:
     """How far a learner's copy has come, for operators."""
 
-    __slots__ = ("bytes_done", "done", "since_ms", "total")
+    __slots__ = ("bytes_done", "done", "pieces", "session", "since_ms")
 
     def __init__(self, now_ms: int) -> None:
         self.since_ms = now_ms
-        self.done = self.total = self.bytes_done = 0
+        #: Messages that are on the learner's disk, and bytes that were sent.
+        self.done = self.bytes_done = 0
+        #: What is on its way in this session: (cursor behind it, messages).
+        self.session = 0
+        self.pieces: deque[tuple[int, int]] = deque()
+
+    def sent(self, session: int, cursor: int, messages: int, size: int) -> None:
+        if session != self.session:
+            self.session = session
+            self.pieces.clear()
+        self.pieces.append((cursor, messages))
+        self.bytes_done += size
+
+    def has(self, cursor: int) -> None:
+        """All up to there is on the learner's disk."""
+        while self.pieces and self.pieces[0][0] <= cursor:
+            self.done += self.pieces.popleft()[1]
+
+    @property
+    def on_the_way(self) -> int:
+        return sum(messages for _, messages in self.pieces)
 
 
 class Mirror:
@@ -152,7 +174,9 @@ class Mirror:
         assert self.replica is not None
         self._succession.view_changed(view, self._engine.clock.now_ms())
         before, self.view = self.view, view
-        if before is not None and view.master == self._engine.settings.node_name:
+        # A node that has just started goes through old views: what changed then was told then.
+        is_here = view.master == self._engine.settings.node_name
+        if before is not None and registered and is_here:
             for event, node, cause in changes_of(before, view, self._put_out):
                 self._mirrors.note(event, self.queue, node=node, cause=cause)
         self._put_out.clear()
@@ -244,6 +268,7 @@ class Mirror:
         assert self.replica is not None
         # Greetings are counted anew by every life of a learner, so the epoch tells them apart.
         whose = (learner, self.replica.epoch, session)
+        start = place_of(self.log, whose, after)
         cursor, data, is_last = self.log.read_chunk(whose, after, upto, size, self.batch_messages)
         if not data and not is_last:
             # The next message cannot be read, and another replica is asked for it.
@@ -252,7 +277,8 @@ class Mirror:
         self.replica.chunk_read(learner, session, cursor, data, is_last)
         state = self._copy_of(learner)
         if state is not None:
-            state.bytes_done += len(data)
+            messages = count_copied(self.log, start, None if is_last else whose, upto)
+            state.sent(session, cursor, messages, len(data))
         self.carry_out()
         return len(data)
 
@@ -292,6 +318,17 @@ class Mirror:
     def is_handing_over(self) -> bool:
         """Whether another is to be the master."""
         return self._heir is not None or (self.replica is not None and self.replica.is_handing_over)
+
+    @property
+    def awaits_heir(self) -> bool:
+        """Whether another is the master, and this replica has not heard yet that it serves."""
+        here, view = self._engine.settings.node_name, self.view
+        if view is None or self.replica is None or here not in view.in_sync:
+            return False
+        if view.master is None or view.master == here:
+            return False
+        # All have the operation that its epoch begins with.
+        return self.log.lineage.epoch_at(self.replica.commit_index) < view.epoch
 
     def _hand_over_now(self, queue: AmqpQueue) -> None:
         """Nothing is on its way to other queues that the next master would send again."""
@@ -430,7 +467,20 @@ class Mirror:
     def _sync_progress(self, effect: effects.SyncProgress) -> None:
         state = self._copy_of(effect.learner)
         if state is not None:
-            state.done, state.total = effect.done, effect.upto
+            state.has(effect.done)
+
+    def lacking(self) -> dict[str, int]:
+        """How many messages each learner lacks that a copy would have to bring."""
+        if self.replica is None:
+            return {}
+        found = {}
+        for learner, (session, cursor, upto) in self.replica.gaps().items():
+            whose = (learner, self.replica.epoch, session)
+            start = place_of(self.log, whose, cursor)
+            found[learner] = count_copied(self.log, start, None, upto) if cursor < upto else 0
+            if learner in self.syncs:
+                found[learner] += self.syncs[learner].on_the_way
+        return found
 
     def _copy_of(self, learner: str) -> SyncState | None:
         """None when nobody wants one: what was under way when it was cancelled begins none anew."""

@@ -453,7 +453,7 @@ def describe(mirror: Mirror) -> dict[str, Any]:
     """What a replica knows of its ring."""
     replica = mirror.replica
     assert replica is not None
-    now_ms, positions = mirror.now_ms, replica.positions()
+    now_ms, positions, lacks = mirror.now_ms, replica.positions(), mirror.lacking()
     return {
         "epoch": replica.epoch,
         "commit": replica.commit_index,
@@ -468,10 +468,11 @@ def describe(mirror: Mirror) -> dict[str, Any]:
         },
         "since": {name: since_ms for name, (_, since_ms) in mirror.roles.items()},
         "held": mirror.queue.unacked,
+        "lacks": lacks,
         "syncs": {
             name: {
                 "done": state.done,
-                "total": state.total,
+                "total": state.done + lacks.get(name, 0),
                 "bytes_done": state.bytes_done,
                 "since_ms": state.since_ms,
             }

@@ -18,6 +18,7 @@ CAUSES = {
 UNWANTED = "no policy wants it there any more"
 DOWN = "its node went down"
 HAS_ALL = "it has everything"
+UNCLEAN = "nobody who has everything can be reached, and the policy says always"
 
 Change = tuple[str, str, str]
 
@@ -29,7 +30,8 @@ def changes_of(before: View, after: View, proposed: Mapping[str, str]) -> Iterat
     """
     for node in after.in_sync:
         if node not in before.in_sync:
-            yield "queue.synchronised", node, HAS_ALL
+            is_promoted = node == after.master and after.unclean == after.epoch
+            yield "queue.synchronised", node, UNCLEAN if is_promoted else HAS_ALL
     wanted = getattr(after, "wanted", ())
     for node in before.in_sync:
         if node not in after.in_sync:

@@ -6,6 +6,7 @@ Who is in it is agreed on, so every node can tell; how far each replica is, only
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from warren.engine.engine import Engine
 
 Shown = dict[str, Any]
+
+TRANSIENT = "since it is not durable"
 
 
 class Position(msgspec.Struct):
@@ -208,6 +211,7 @@ def _alone(engine: Engine, queue: AmqpQueue) -> Shown:
                 "online": is_there,
                 "position": None,
                 "applied": None,
+                "lacks_messages": 0,
                 "lag_messages": 0,
                 "lag_bytes": 0,
                 "lag_seconds": 0,
@@ -218,12 +222,19 @@ def _alone(engine: Engine, queue: AmqpQueue) -> Shown:
         ],
         "explain": [
             *_explain_forbidden(queue),
-            f"it has no mirrors: if {home} dies now, it is down until {home} is back"
+            f"it has no mirrors: if {home} dies now, {_end_alone(queue, home)}"
             if is_there
             else f"it has no mirrors: it is down until {home} is back; start it, or, if it is lost "
             f"for good, warrenctl forget_cluster_node {home}: the queue goes with it",
         ],
     }
+
+
+def _end_alone(queue: AmqpQueue, home: str) -> str:
+    declaration = queue.declaration
+    if declaration.exclusive:
+        return "it is gone, as every exclusive queue"
+    return f"it is down until {home} is back" if declaration.durable else f"it is gone, {TRANSIENT}"
 
 
 def _explain_forbidden(queue: AmqpQueue) -> list[str]:
@@ -264,7 +275,8 @@ def _show_replica(view: View, name: str, alive: frozenset[str], told: Shown, now
         "online": name in alive,
         "position": position,
         "applied": None if position is None or commit is None else min(position, commit),
-        # Of operations. What a copy has yet to bring is told by `sync`.
+        # What only a copy can bring, or its end: of what comes there are operations, below.
+        "lacks_messages": 0 if is_in_sync else told.get("lacks", {}).get(name),
         "lag_messages": lag,
         "lag_bytes": lag_bytes,
         "lag_seconds": None if lag_ms is None else lag_ms / 1000,
@@ -314,30 +326,56 @@ def explain(view: View, queue: AmqpQueue, told: Shown | None = None) -> list[str
             )
         )
         said.append(f"if {name} dies now: {view.master} goes on, {rest}")
-    said += [_explain_learner(name, queue, _copies(view, told)) for name in view.learners]
+    said += [_explain_learner(view, name, queue, told) for name in view.learners]
     absent = [name for name in view.wanted if name not in (*view.in_sync, *view.learners)]
     said += [
-        f"{name} is wanted, and down: start it, or, if it is lost for good, "
-        f"warrenctl forget_cluster_node {name}"
+        f"{name} is wanted, and down or cut off: start it, mend the network, or, if it is lost for "
+        f"good, warrenctl forget_cluster_node {name}"
         for name in absent
     ]
-    leaving = [name for name in view.in_sync if name not in view.wanted]
+    leaving = [
+        name for name in view.in_sync if name not in view.wanted or _stays(view, name, queue)
+    ]
     said += [f"{name} goes as soon as a wanted replica is synchronised" for name in leaving]
     return said + _explain_hours(view, queue) + _explain_links(queue)
 
 
-def _explain_learner(name: str, queue: AmqpQueue, copies: Shown) -> str:
+def _stays(view: View, name: str, queue: AmqpQueue) -> bool:
+    """Whether it is wanted only until one of those has everything that the policy names."""
+    named = queue.effective.ha_params
+    if queue.effective.ha_mode != "nodes" or not isinstance(named, tuple) or name in named:
+        return False
+    return name not in links_of(queue) and any(other in view.wanted for other in named)
+
+
+def _explain_learner(view: View, name: str, queue: AmqpQueue, told: Shown) -> str:
     """One that is no use yet, and what makes it one."""
-    copy = copies.get(name)
+    copy, lacks = _copies(view, told).get(name), told.get("lacks", {}).get(name)
     if copy is not None:
         how = f"yet: {copy['done']:,} of {copy['total']:,} messages are copied"
+    elif queue.effective.ha_sync_strategy == "event":
+        how = (
+            "before those are consumed, or another ha-sync-strategy than event is in the policy "
+            "(warrenctl set_policy)"
+        )
     elif queue.effective.ha_sync_mode == "automatic":
         is_timed = queue.effective.ha_replication_window is not None
         how = f"yet: it is given them by itself{', in its hours' if is_timed else ''}"
     else:
-        vhost = "" if queue.vhost.name == "/" else f"-p {queue.vhost.name} "
-        how = f"before it has them: warrenctl {vhost}sync_queue {queue.name}"
-    return f"{name} lacks messages: it cannot take over {how}"
+        how = f"before it has them: {command_on(queue, 'sync_queue')}"
+    return f"{name} lacks {_counted(lacks)}: it cannot take over {how}"
+
+
+def _counted(messages: int | None) -> str:
+    if not messages:
+        return "messages"
+    return "1 message" if messages == 1 else f"{messages:,} messages"
+
+
+def command_on(queue: AmqpQueue, name: str, *words: str) -> str:
+    """A command about a queue, as it is to be typed."""
+    vhost = () if queue.vhost.name == "/" else ("-p", queue.vhost.name)
+    return shlex.join(("warrenctl", *vhost, name, queue.name, *words))
 
 
 def _loss(view: View, queue: AmqpQueue, told: Shown) -> str:
@@ -365,8 +403,8 @@ def _explain_hours(view: View, queue: AmqpQueue) -> list[str]:
 
 def _explain_links(queue: AmqpQueue) -> list[str]:
     return [
-        f"{name} has a replica because an operator wants it, whatever the policy is "
-        "(remove_queue_mirror_link ends that)"
+        f"{name} has a replica because an operator wants it, whatever the policy is; to end that: "
+        + command_on(queue, "remove_queue_mirror_link", name)
         for name in links_of(queue)
     ]
 
@@ -391,6 +429,8 @@ def _explain_held(told: Shown) -> str:
 
 def _explain_last(view: View, queue: AmqpQueue, told: Shown) -> str:
     master = view.master
+    if not queue.declaration.durable:
+        return f"if {master} dies now: it is gone, {TRANSIENT} and no other has everything"
     if view.learners and queue.effective.ha_promote_on_failure == "always":
         return (
             f"if {master} dies now: one of {_names(view.learners)} becomes master after a while, "
@@ -404,9 +444,8 @@ def _lacking(view: View, told: Shown) -> str:
     positions, last = told.get("positions", {}), told.get("last")
     lacks: dict[str, int] = {}
     for name in view.learners:
-        copy = _copies(view, told).get(name, {"done": 0, "total": 0})
         if last is not None and positions.get(name):
-            lacks[name] = max(0, last - positions[name]) + max(0, copy["total"] - copy["done"])
+            lacks[name] = max(0, last - positions[name]) + told.get("lacks", {}).get(name, 0)
     if not lacks:
         return ""
     best = min(lacks, key=lambda name: lacks[name])

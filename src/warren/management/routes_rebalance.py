@@ -60,7 +60,11 @@ def _whose(call: Call) -> tuple[Rebalancer | None, str | None]:
     if leader == call.context.node_name:
         return rebalancer, None
     if leader is None or call.is_from_peer:
-        raise ApiError(503, "unavailable", "no node leads the agreement; try again in a moment")
+        raise ApiError(
+            503,
+            "unavailable",
+            "no node leads the agreement; try again in a moment, or see warrenctl cluster_status",
+        )
     return rebalancer, leader
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from warren.management.errors import ApiError, bad_request
-from warren.management.mirrors import view_of
+from warren.management.mirrors import command_on, view_of
 
 if TYPE_CHECKING:
     from warren.engine.amqp_queue import AmqpQueue
@@ -39,7 +39,8 @@ async def _await_master(context: Context, queue: AmqpQueue, node: str) -> None:
     raise ApiError(
         503,
         "unavailable",
-        f"after {HAND_OVER_S:g} s {node} is not master of queue '{queue.name}'; see its mirrors",
+        f"after {HAND_OVER_S:g} s {node} is not master of queue '{queue.name}': "
+        f"{command_on(queue, 'explain')} says why",
     )
 
 

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 
 from warren.cluster import control_frames
 from warren.cluster.member_effects import ApplyDefinition, Change, NodesChanged, ViewsChanged, Why
-from warren.config.cluster import goes_on_without_majority, link_endpoint
+from warren.config.cluster import (
+    goes_on_without_majority,
+    heals,
+    link_endpoint,
+    waits_for_homes,
+)
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.homes import Homes
 from warren.engine.mending import Mending
@@ -86,8 +91,8 @@ class NodeCluster(OperatedCluster, PeerOwner):
         self.queue_views = QueueViews(node.engine, lambda: self._agreement().everywhere())
         self.placement = Placing(self.queue_views, self._agreement, self.questions, node)
         self.draining = Draining(node, lambda: self.homes.drained)
-        heals = node.settings.cluster.partition_handling == "autoheal"
-        self.forking = Forking(node.engine, heals, self._is_linked, self._sender(FORKS))
+        is_healing = heals(node.settings.cluster)
+        self.forking = Forking(node.engine, is_healing, self._is_linked, self._sender(FORKS))
         self.addresses = LinkAddresses(node.settings, node.name, node.data_dir)
         #: What this start is to be, by an operator's word.
         self._plan = plan
@@ -175,7 +180,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
     def _make_stash_room(self) -> StashRoom | None:
         """Without a majority homes out of reach are waited for; see `gateway/stream.pyx`."""
         settings, data_dir = self._node.settings.cluster, self._node.data_dir
-        if not goes_on_without_majority(settings) or data_dir is None:
+        if not waits_for_homes(settings) or data_dir is None:
             return None
         files = StashFiles(data_dir / "stash", self._node.failure.set)
         return StashRoom(files.open, settings.stash_limit_bytes)

@@ -356,7 +356,9 @@ class ClusteredControl:
         if not self._node.is_open:
             name = self._node.name
             raise ClusterError(
-                f"{name} takes no part at present: warrenctl -n {name} start_app", UNAVAILABLE
+                f"{name} takes no part at present: warrenctl cluster_status says whether it lacks "
+                f"a majority; if it was stopped, warrenctl -n {name} start_app",
+                UNAVAILABLE,
             )
 
     async def set_name(self, name: str) -> None:

@@ -90,9 +90,14 @@ class Rings:
         mirrors = self.mirrors
         if self._links() is None or self._node.failure.error is not None:
             return
+        mastered = [] if mirrors is None else mirrors.mastered()
         if mirrors is None or not self._node.in_turn(mirrors.hand_over_all):
             return
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + HAND_OVER_S
-        while loop.time() < deadline_s and mirrors.is_handing_over:
+        # Whoever left before the next master serves would be missed in its ring, and what is with
+        # clients would come again, as if this node had died.
+        while loop.time() < deadline_s and (
+            mirrors.is_handing_over or any(mirror.awaits_heir for mirror in mastered)
+        ):
             await asyncio.sleep(0.01)

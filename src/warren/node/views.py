@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from warren.engine import moving
 from warren.engine.homes import absence_text
 from warren.engine.mirroring import look_again, view_came
+from warren.engine.ring_changes import UNCLEAN
 
 if TYPE_CHECKING:
     from warren.cluster.member_effects import ViewsChanged
@@ -168,7 +169,7 @@ class QueueViews:
         """Messages may be lost: nobody is to find that out by chance."""
         where = {"vhost": queue.vhost.name, "name": queue.name, "node": view.master}
         self._engine.totals.count(queue.vhost.name, "promoted_unclean")
-        self._engine.emit("queue.promoted_unclean", **where)
+        self._engine.emit("queue.promoted_unclean", **where, epoch=view.epoch, cause=UNCLEAN)
         self._engine.log.warning(
             "queue '%s' in vhost '%s': %s is its master now and may lack messages; what the "
             "others have beyond it is cut off when they are back",

@@ -89,11 +89,10 @@ class ReadChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class SyncProgress(msgspec.Struct, frozen=True, gc=False):
-    """A learner has the live messages up to `done`, of those up to `upto` that it lacked."""
+    """A learner has the live messages up to `done`, which is the cursor of a chunk."""
 
     learner: str
     done: int
-    upto: int
 
 
 class Salvage(msgspec.Struct, frozen=True, gc=False):

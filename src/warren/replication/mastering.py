@@ -115,6 +115,14 @@ class Mastering(Mirroring):
         }
         return {self.node: self.persisted_index, **left, **known, **learners}
 
+    def gaps(self) -> dict[str, tuple[int, int, int]]:
+        """Of learners that lack something: the greeting, and from where to where it is copied."""
+        return {
+            feed.node: (feed.nonce, feed.cursor, feed.gap_upto)
+            for feed in self._feeds.values()
+            if self.is_master and feed.is_learner and not feed.is_full
+        }
+
     # -- beginning and end
 
     def _stand_back(self) -> None:
@@ -327,8 +335,7 @@ class Mastering(Mirroring):
         feed = self._feeds.get(sender)
         if self.is_master and feed is not None and feed.nonce == credit.session:
             feed.chunks_in_flight = max(feed.chunks_in_flight - 1, 0)
-            progress = effects.SyncProgress(sender, credit.cursor, feed.gap_upto)
-            self._effects.append(progress)
+            self._effects.append(effects.SyncProgress(sender, credit.cursor))
             self._copy(feed)
 
     # -- laggards
