@@ -275,6 +275,19 @@ def test_journals_without_events_are_named(
     for name in ("audit", "latency", "lag"):
         assert main([name, "--journal", str(tmp_path / "events")], spark=spark) == 1
         assert f"there are no events in {tmp_path}" in capsys.readouterr().err
+    # One wrong name among right ones would be a node whose word is missing: what it knows to be
+    # settled would be lost.
+    good = tmp_path / "good"
+    spark.createDataFrame([row("snapshot", 0, at_ms=5)], EVENTS).coalesce(1).write.parquet(
+        str(good)
+    )
+    assert main(["audit", "--journal", str(good), str(tmp_path)], spark=spark) == 1
+    said = capsys.readouterr().err
+    assert f"there are no events in {tmp_path}: name {tmp_path / 'events'}" in said
+    # A node that has noted nothing has a list of names.
+    (tmp_path / "events" / "1.names").write_text('{"node": "b"}\n')
+    assert main(["audit", "--journal", str(good), str(tmp_path / "events")], spark=spark) == 0
+    capsys.readouterr()
     idle = [row("snapshot", 0, at_ms=5), row("promote", 0)]
     spark.createDataFrame(idle, EVENTS).coalesce(1).write.parquet(str(tmp_path / "idle"))
     for name in ("audit", "latency", "lag"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import struct
 from collections import Counter
@@ -10,15 +11,16 @@ from pathlib import Path
 
 import pika
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from warren.ctl.main import run as ctl
 from warren.node.errors import StartError
-from warren.spark.journal_files import BadSegment, Names, segments, to_table
+from warren.spark.journal_files import BadSegment, Names, removed_until, segments, to_table
 from warren.spark.pipelines.audit import audit
-from warren.spark.pipelines.events import read_events
+from warren.spark.pipelines.events import read_events, whole_since
 from warren.testing import Broker
 
 KEPT = pika.BasicProperties(delivery_mode=2)
@@ -180,11 +182,21 @@ def test_nothing_is_noted_when_it_is_off(tmp_path: Path) -> None:
 
 def test_old_segments_make_room(tmp_path: Path) -> None:
     config = {**CONFIG, "journal.max_bytes": 1}
+    before = datetime.datetime.now(datetime.UTC)
     with Broker(config=config, data_dir=tmp_path / "data") as broker:
         for _ in range(3):
             traffic(broker, "seen")
             broker.call(lambda node: node.events.rotate())
-    assert len(list((tmp_path / "data" / "events").glob("*.parquet"))) == 1
+    place = tmp_path / "data" / "events"
+    (left,) = place.glob("*.parquet")
+    # What is gone is said: an audit must not take for lost what was settled in there.
+    until = removed_until(place)
+    assert until is not None
+    oldest = pc.min(pq.read_table(left)["at"]).as_py()
+    assert before <= until <= datetime.datetime.now(datetime.UTC)
+    assert until <= oldest + datetime.timedelta(seconds=1)
+    assert whole_since([place, tmp_path]) == until
+    assert whole_since([tmp_path]) is None
 
 
 def test_a_broker_in_memory_says_what_it_needs() -> None:

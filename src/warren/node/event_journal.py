@@ -351,10 +351,11 @@ class EventJournal:
     def _make_room(self) -> None:
         """The oldest segments go when all together take too much."""
         found = sorted(self.directory.glob("*.parquet"))
-        sizes = [path.stat().st_size for path in found]
-        total = sum(sizes)
-        for path, size in zip(found[:-1], sizes, strict=False):
+        stats = [path.stat() for path in found]
+        total = sum(one.st_size for one in stats)
+        for path, stat in zip(found[:-1], stats, strict=False):
             if total <= self._settings.bytes_max:
                 return
+            self._files.note_removed(self.directory, stat.st_mtime)
             path.unlink()
-            total -= size
+            total -= stat.st_size

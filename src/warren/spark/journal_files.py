@@ -3,6 +3,7 @@
     1731909000123.names            which queue has which number, a JSON object a line
     1731909000123-000001.parquet   a segment
     1731909000123-000002.open      the buffer at work, or left by a node that was killed
+    removed.json                   until when segments have been removed to make room
 
 The bytes of a buffer are in docs/internals/journal.md. Nothing in a file is trusted: one that is
 cut short, or names a queue that nobody has named, is refused by name.
@@ -10,6 +11,7 @@ cut short, or names a queue that nobody has named, is refused by name.
 
 from __future__ import annotations
 
+import datetime
 import json
 import struct
 from dataclasses import dataclass, field
@@ -25,6 +27,8 @@ from warren.spark.errors import WarrenError
 MAGIC = b"WARRENJ1"
 _HEAD = struct.Struct("<8sIIq")
 HEAD_BYTES = 64
+#: The file that tells until when segments were removed to make room.
+REMOVED = "removed.json"
 EVENTS = (
     "",
     "publish",
@@ -183,6 +187,25 @@ def write_segment(table: pa.Table, path: Path) -> None:
     beside.rename(path)
 
 
+def note_removed(directory: Path, until_s: float) -> None:
+    """Before a segment goes that was finished then. Raises OSError."""
+    part = directory / f"{REMOVED}.part"
+    part.write_text(json.dumps({"until": until_s}) + "\n")
+    part.rename(directory / REMOVED)
+
+
+def removed_until(directory: Path) -> datetime.datetime | None:
+    """Before this time segments of a journal may be gone; None: none is. Raises BadSegment."""
+    place = directory / REMOVED
+    try:
+        until_s = float(json.loads(place.read_text())["until"])
+        return datetime.datetime.fromtimestamp(until_s, datetime.UTC)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise BadSegment(f"{place} cannot be read: {error}") from error
+
+
 def segments(directory: Path, scratch: Path) -> list[Path]:
     """Parquet files with all events of a node's directory; buffers are turned into such first.
 
@@ -191,6 +214,11 @@ def segments(directory: Path, scratch: Path) -> list[Path]:
     if not directory.is_dir():
         raise BadSegment(f"there is no event journal in {directory}: name a node's directory")
     found = {path.stem: path for path in sorted(directory.glob("*.parquet"))}
+    # A node that has noted nothing so far has its list of names; what has none is no journal.
+    if not found and not any(directory.glob("*.names")):
+        below = directory / "events"
+        more = f"name {below}" if below.is_dir() else "is journal.enabled set?"
+        raise BadSegment(f"there are no events in {directory}: {more}")
     for path in sorted(directory.glob("*.open")):
         if path.stem in found:
             continue

@@ -7,9 +7,10 @@ is there. Only blocks where they do not are looked at message by message.
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     BooleanType,
@@ -217,9 +218,16 @@ def around(events: DataFrame, suspicious: DataFrame) -> DataFrame:
 
 
 def messages(
-    events: DataFrame, newest: DataFrame, suspicious: DataFrame, deleted: DataFrame
+    events: DataFrame,
+    newest: DataFrame,
+    suspicious: DataFrame,
+    deleted: DataFrame,
+    since: datetime.datetime | None = None,
 ) -> DataFrame:
-    """What became of each message of the blocks that are suspicious."""
+    """What became of each message of the blocks that are suspicious.
+
+    Events of before `since` may be gone: what was confirmed by then may have been settled in there.
+    """
     kind = F.col("event")
     about = events.where(~kind.isin(*NO_MESSAGE, "snapshot"))
     keyed = about.withColumn("block", block_of(F.col("seq")))
@@ -251,10 +259,11 @@ def messages(
     known = facts.join(F.broadcast(newest), [*QUEUE, "level"], "left").join(
         F.broadcast(deleted), [*QUEUE], "left"
     )
-    return shaped(_judged(known), MESSAGES)
+    is_whole = F.lit(True) if since is None else F.col("confirm.at") >= F.lit(since)
+    return shaped(_judged(known, is_whole), MESSAGES)
 
 
-def _judged(known: DataFrame) -> DataFrame:
+def _judged(known: DataFrame, is_whole: Column) -> DataFrame:
     """`lost` says how: missing, overwritten, or cut off; null: it is not."""
     below = F.coalesce(F.col("seq") < F.col("next"), F.lit(False))
     left = (F.col("gone") > 0) | F.col("held") | F.coalesce(F.col("del"), F.lit(False))
@@ -267,7 +276,7 @@ def _judged(known: DataFrame) -> DataFrame:
     lost = (
         F.when(F.col("confirmed") == 0, None)
         .when(again, "overwritten")
-        .when(left, None)
+        .when(left | ~is_whole, None)
         .when(below, "missing")
         .when(newer, "cut off")
     )
@@ -276,7 +285,7 @@ def _judged(known: DataFrame) -> DataFrame:
             "lost": lost,
             "duplicate": F.col("gone") > 1,
             "unflagged": F.col("plain") > 1,
-            "judged": left | below | lost.isNotNull() | (F.col("confirmed") == 0),
+            "judged": left | (below & is_whole) | lost.isNotNull() | (F.col("confirmed") == 0),
         }
     )
 
@@ -326,8 +335,8 @@ class Audit:
         return self.messages.where("unflagged").orderBy(*QUEUE, "seq")
 
 
-def audit(events: DataFrame, every: bool = False) -> Audit:
-    """`every`: look at every message, whatever the sums say."""
+def audit(events: DataFrame, every: bool = False, since: datetime.datetime | None = None) -> Audit:
+    """`every`: look at every message, whatever the sums say; `since`: see `messages`."""
     sums = digest(events).cache()
     newest = snapshots(sums).cache()
     found = blocks(sums, newest).cache()
@@ -339,6 +348,7 @@ def audit(events: DataFrame, every: bool = False) -> Audit:
         newest,
         suspicious,
         deleted.withColumn("del", F.lit(True)),
+        since,
     ).cache()
     return Audit(per_queue(sums, found, judged).cache(), found, judged)
 
