@@ -48,6 +48,10 @@ def test_losses_duplicates_and_unflagged_redeliveries_are_found_exactly(audited:
     result = audited(rows)  # type: ignore[operator]
     assert numbers(result.lost) == sorted(lost)
     assert {found["lost"] for found in result.lost.collect()} == {"missing"}
+    # Where to look: when it was confirmed, and by whom.
+    told = result.lost.selectExpr("unix_millis(confirmed_at) AS ms", "confirmed_by").collect()
+    began_ms = int(BEGAN.timestamp() * 1000)
+    assert [tuple(one) for one in told[:2]] == [(began_ms + 1, "a"), (began_ms + 66_001, "a")]
     assert numbers(result.duplicates) == [7]
     assert numbers(result.unflagged) == [68_000]
     by_queue = {found["queue"]: found for found in result.queues.collect()}

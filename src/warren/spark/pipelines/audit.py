@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from warren.spark.pipelines.events import (
@@ -61,6 +62,8 @@ MESSAGES = StructType(
         StructField("duplicate", BooleanType()),
         StructField("unflagged", BooleanType()),
         StructField("judged", BooleanType()),
+        StructField("confirmed_at", TimestampType()),
+        StructField("confirmed_by", StringType()),
     ]
 )
 #: Notes of what queues hold; only the newest counts.
@@ -283,6 +286,8 @@ def _judged(known: DataFrame, is_whole: Column) -> DataFrame:
     return known.withColumns(
         {
             "lost": lost,
+            "confirmed_at": F.col("confirm.at"),
+            "confirmed_by": F.col("confirm.node"),
             "duplicate": F.col("gone") > 1,
             "unflagged": F.col("plain") > 1,
             "judged": left | (below & is_whole) | lost.isNotNull() | (F.col("confirmed") == 0),

@@ -32,7 +32,7 @@ DRAWN_QUEUES = 40
 #: What a report tells of a message that is wrong.
 _TOLD = (
     *("vhost", "queue", "incarnation", "seq", "lost", "duplicate", "unflagged", "confirmed"),
-    *("gone", "held", "delivered", "redelivered"),
+    *("gone", "held", "delivered", "redelivered", "confirmed_at", "confirmed_by"),
 )
 _TONES = {
     "ok": "well: the sums agree",
@@ -53,9 +53,9 @@ def run_audit_job(spark: SparkSession, given: argparse.Namespace) -> int:
         queues = [row.asDict() for row in show("Queues", found.queues, limit=200)]
         total = totals(found.queues)
         if total["lost"]:
-            show("Lost", found.lost)
+            show("Lost", found.lost.select(*_TOLD))
         if total["unflagged"]:
-            show("Came again without a flag", found.unflagged)
+            show("Came again without a flag", found.unflagged.select(*_TOLD))
         good, text = audit_verdict(total, since)
         note = gone_note(since)
         say(f"{note}\n{text}" if note else f"\n{text}")
