@@ -103,16 +103,24 @@ class Names:
     #: The other node that an event is about: a number stands for a queue and its mirror then.
     peers: list[str] = field(default_factory=lambda: [""])
 
-    def add(self, vhost: str, queue: str, incarnation: int, peer: str = "") -> str:
-        """The next number; the line of the file that tells it."""
-        self.vhosts.append(vhost)
-        self.queues.append(queue)
-        self.incarnations.append(incarnation)
-        self.peers.append(peer)
+    def put(self, number: int, vhost: str, queue: str, incarnation: int, peer: str = "") -> str:
+        """The next number, or one that is given again; the line of the file that tells it."""
         row: dict[str, Any] = {"vhost": vhost, "queue": queue, "incarnation": incarnation}
         if peer:
             row["peer"] = peer
+        if number < len(self):
+            row["number"] = number
+        columns: tuple[list[Any], ...] = (self.vhosts, self.queues, self.incarnations, self.peers)
+        for column, value in zip(columns, (vhost, queue, incarnation, peer), strict=True):
+            column[number : number + 1] = [value]
         return json.dumps(row) + "\n"
+
+    def as_text(self) -> str:
+        """The whole file."""
+        again = Names(self.node)
+        rows = zip(self.vhosts, self.queues, self.incarnations, self.peers, strict=True)
+        lines = [again.put(number, *row) for number, row in enumerate(rows) if number]
+        return "".join([json.dumps({"node": self.node}) + "\n", *lines])
 
     def __len__(self) -> int:
         return len(self.queues)
@@ -125,8 +133,11 @@ def read_names(path: Path) -> Names:
         names = Names(str(json.loads(lines[0])["node"]))
         for line in lines[1:]:
             row = json.loads(line)
+            number = int(row.get("number", len(names)))
+            if not 0 < number <= len(names):
+                raise ValueError(f"there is no number {number} to be given again")
             key = str(row["vhost"]), str(row["queue"]), int(row["incarnation"])
-            names.add(*key, str(row.get("peer", "")))
+            names.put(number, *key, str(row.get("peer", "")))
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise BadSegment(f"{path} cannot be read: {error}") from error
     return names
