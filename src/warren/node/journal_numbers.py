@@ -11,10 +11,7 @@ import contextlib
 import json
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from warren.spark.journal_files import Names
+from typing import Protocol, TextIO
 
 #: Virtual host, queue, incarnation, and the mirror that events are about, if any.
 Key = tuple[str, str, int, str]
@@ -25,10 +22,24 @@ KEPT_BUFFERS = 8
 GROWN_BYTES = 4 << 20
 
 
+class Named(Protocol):
+    """What numbers stand for, as the files of the journal have it (`spark/journal_files.py`)."""
+
+    node: str
+
+    def put(
+        self, number: int, vhost: str, queue: str, incarnation: int, peer: str = "", /
+    ) -> str: ...
+
+    def as_text(self) -> str: ...
+
+    def __len__(self) -> int: ...
+
+
 class QueueNumbers:
     """See the module's text. Raises OSError when its file cannot be made."""
 
-    def __init__(self, names: Names, path: Path) -> None:
+    def __init__(self, names: Named, path: Path) -> None:
         self.names = names
         self._path = path
         self._numbers: dict[Key, int] = {}
