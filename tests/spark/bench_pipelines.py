@@ -3,8 +3,9 @@
 Audit and latency: a journal of so many events, with known losses, duplicates and unflagged
 redeliveries in it; each row is about one message, which is the worst a node can write. Archive: a
 queue into its lake. Scrub: a mirrored queue on three nodes. Journal: messages through a broker with
-it and without, in turns, so that both have the same machine. All of it takes some eight minutes on
-two cores that have nothing else to do.
+it and without, in turns, so that both have the same machine. Sizes go from 1 M to 30 M in steps
+that are even on a logarithmic axis; `--curves` keeps what was measured for `curves.py` to draw. All
+of it takes about half an hour on two cores that have nothing else to do; `--only` does a part.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ STEPS = ("publish", "confirm", "deliver", "ack")
 QUEUES = 4
 #: What the steps of a message take more or less, a power of two less one.
 JITTER_US = 4_095
+#: Even steps of a logarithmic axis, all but.
+SIZES = "1000000,3000000,10000000,30000000"
+SCRUBBED = "333333,1000000,3333333,10000000"
 AUDIT_S = 60.0
 EVENTS_OF_BAR = 30_000_000
 JOURNAL_PERCENT = 15.0
@@ -171,9 +175,14 @@ def bench_latency(spark: SparkSession, base: Path, events: int) -> float:
     return spent.took_s
 
 
-def say_curve(name: str, took: dict[int, float]) -> None:
-    """How the time grows with the journal: what a million events more cost."""
+def say_curve(name: str, took: dict[int, float], what: str, curves: Path | None) -> None:
+    """How the time grows with the size: what a million more cost."""
     sizes = sorted(took)
+    if curves is not None:
+        known = json.loads(curves.read_text()) if curves.exists() else {}
+        points = {**known.get(name, {}), **{str(size): round(took[size], 2) for size in sizes}}
+        known[name] = {size: points[size] for size in sorted(points, key=int)}
+        curves.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
     if len(sizes) < 2:
         return
     parts = [
@@ -181,7 +190,7 @@ def say_curve(name: str, took: dict[int, float]) -> None:
         f"{millions(big)}"
         for small, big in itertools.pairwise(sizes)
     ]
-    say(f"{name}, of a million events more", ", ".join(parts))
+    say(f"{name}, of a million {what} more", ", ".join(parts))
 
 
 def millions(count: int) -> str:
@@ -233,10 +242,11 @@ def timed(events: int, took_s: float) -> str:
 # -- archive ---------------------------------------------------------------------------------------
 
 
-def bench_archive(spark: SparkSession, base: Path, rows: int) -> None:
+def bench_archive(spark: SparkSession, base: Path, rows: int) -> float:
+    """Until the last message is in its file and the broker has been told; how many seconds."""
     with broker(base / "archived") as (url, amqp, pid):
         doing(f"filling a queue with {rows:,} messages")
-        fill(amqp, rows, "archive")
+        filled_s = fill(amqp, rows, "archive")
         options = {
             "endpoints": url,
             "queues": "archive-q000000",
@@ -249,21 +259,24 @@ def bench_archive(spark: SparkSession, base: Path, rows: int) -> None:
         pids = {"CPU of Spark": jvm_of(spark), "broker": [pid]}
         spent = measured(lambda: run_archive(spark, options, lake, False, 1), pids, rows)
         assert sum(int(one["rows"]) for one in lake.written()) == rows
-    say(f"archive of {rows:,} messages", f"{rows / spent.took_s / 1000:,.0f} k/s; {spent}")
+    rate = f"{spent.took_s:.1f} s, {rows / spent.took_s / 1000:,.0f} k/s"
+    say(f"archive of {rows:,} messages", f"{rate}; {spent} (filled in {filled_s:.0f} s)")
     shutil.rmtree(base / "lake")
     shutil.rmtree(base / "archived")
+    return spent.took_s
 
 
 # -- scrub -----------------------------------------------------------------------------------------
 
 
-def bench_scrub(spark: SparkSession, base: Path, sizes: list[int]) -> None:
-    """Messages of one queue, each read at three replicas; the first size is to warm up."""
+def bench_scrub(spark: SparkSession, base: Path, sizes: list[int]) -> dict[int, float]:
+    """Messages of one queue, each read at three replicas; seconds by messages read."""
+    took = {}
     for rows in sizes:
         with Cluster(3, directory=base / "nodes") as cluster:
             mirror(cluster, "^scrub", {"ha-mode": "all", "ha-sync-mode": "automatic"})
             doing(f"filling a queue on three nodes with {rows:,} messages")
-            fill(cluster.url(1), rows, "scrub")
+            filled_s = fill(cluster.url(1), rows, "scrub")
             await_ring(cluster, "scrub-q000000", synchronised=[1, 2, 3])
             urls = ",".join(cluster.management_url(n) for n in (1, 2, 3))
             words = ["scrub", "--endpoints", urls, "--queues", "scrub-q000000"]
@@ -275,8 +288,11 @@ def bench_scrub(spark: SparkSession, base: Path, sizes: list[int]) -> None:
             }
             spent = measured(lambda given=given: run_scrub(spark, given), pids, 3 * rows)
         shutil.rmtree(base / "nodes")
-        rate = f"{3 * rows / spent.took_s / 1000:,.0f} k/s read and compared"
-        say(f"scrub of {rows:,} messages on three nodes", f"{rate}; {spent}")
+        rate = f"{spent.took_s:.1f} s, {3 * rows / spent.took_s / 1000:,.0f} k/s read and compared"
+        said = f"{rate}; {spent} (filled in {filled_s:.0f} s)"
+        say(f"scrub of {rows:,} messages on three nodes", said)
+        took[3 * rows] = spent.took_s
+    return took
 
 
 def run_scrub(spark: SparkSession, given: argparse.Namespace) -> None:
@@ -386,9 +402,11 @@ def broker(place: Path, config: dict[str, Any] | None = None) -> Iterator[tuple[
         process.wait(60)
 
 
-def fill(amqp: str, rows: int, prefix: str) -> None:
+def fill(amqp: str, rows: int, prefix: str) -> float:
+    began_s = time.monotonic()
     words = ["--mode", "fill", "--messages", str(rows), "--size", "200", "--persistent"]
     load(amqp, [*words, "--window", "2000", "--prefix", prefix, "--keep"])
+    return time.monotonic() - began_s
 
 
 def load(amqp: str, words: list[str]) -> dict[str, Any]:
@@ -413,15 +431,15 @@ PARTS = ("journal", "audit", "latency", "archive", "scrub")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=sizes_of, default=SIZES, help="events of the journals")
+    parser.add_argument("--archived", type=sizes_of, default=SIZES, help="messages of archives")
     parser.add_argument(
-        "--rows", type=sizes_of, default="1000000,10000000,30000000", help="events of the journals"
+        "--scrubbed",
+        type=sizes_of,
+        default=SCRUBBED,
+        help="messages of scrubs; three times as many are read",
     )
-    parser.add_argument(
-        "--archived", type=sizes_of, default="250000,1000000,4000000", help="messages of archives"
-    )
-    parser.add_argument(
-        "--scrubbed", type=sizes_of, default="100000,300000,1000000", help="messages of scrubs"
-    )
+    parser.add_argument("--curves", type=Path, metavar="FILE", help="add what was measured to it")
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the journal's cost")
     parser.add_argument("--journals", metavar="DIR", help="keep the journals of events here")
@@ -445,7 +463,7 @@ def run(given: argparse.Namespace, wanted: Sequence[str], base: Path, journals: 
         bench_journal(base, given.rounds)
     if "audit" in wanted:
         took = {events: bench_command(journals, events) for events in given.rows}
-        say_curve("audit, the whole command", took)
+        say_curve("audit, the whole command", took, "events", given.curves)
     if tuple(wanted) == ("journal",):
         return
     doing("starting Spark")
@@ -453,16 +471,20 @@ def run(given: argparse.Namespace, wanted: Sequence[str], base: Path, journals: 
     # A session's first job is slow.
     if "audit" in wanted:
         bench_audit(spark, journals, 100_000)
-        say_curve("audit", {events: bench_audit(spark, journals, events) for events in given.rows})
+        took = {events: bench_audit(spark, journals, events) for events in given.rows}
+        say_curve("audit", took, "events", given.curves)
     if "latency" in wanted:
         bench_latency(spark, journals, 100_000)
         took = {events: bench_latency(spark, journals, events) for events in given.rows}
-        say_curve("latency", took)
+        say_curve("latency", took, "events", given.curves)
     if "archive" in wanted:
-        for rows in (20_000, *given.archived):
-            bench_archive(spark, base, rows)
+        bench_archive(spark, base, 20_000)
+        took = {rows: bench_archive(spark, base, rows) for rows in given.archived}
+        say_curve("archive", took, "messages", given.curves)
     if "scrub" in wanted:
-        bench_scrub(spark, base, [20_000, *given.scrubbed])
+        bench_scrub(spark, base, [20_000])
+        took = bench_scrub(spark, base, given.scrubbed)
+        say_curve("scrub", took, "messages read", given.curves)
     spark.stop()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
-from journal_rows import Row, plain_life, row, without
+from journal_rows import BEGAN, Row, plain_life, row, without
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
@@ -17,8 +19,8 @@ from warren.spark.pipelines.events import BLOCK, EVENTS
 
 @pytest.fixture
 def audited(spark: SparkSession):  # type: ignore[no-untyped-def]
-    def run(rows: list[Row], every: bool = False) -> auditing.Audit:
-        return auditing.audit(spark.createDataFrame(rows, EVENTS), every)
+    def run(rows: list[Row], every: bool = False, since: Any = None) -> auditing.Audit:
+        return auditing.audit(spark.createDataFrame(rows, EVENTS), every, since)
 
     return run
 
@@ -46,6 +48,10 @@ def test_losses_duplicates_and_unflagged_redeliveries_are_found_exactly(audited:
     result = audited(rows)  # type: ignore[operator]
     assert numbers(result.lost) == sorted(lost)
     assert {found["lost"] for found in result.lost.collect()} == {"missing"}
+    # Where to look: when it was confirmed, and by whom.
+    told = result.lost.selectExpr("unix_millis(confirmed_at) AS ms", "confirmed_by").collect()
+    began_ms = int(BEGAN.timestamp() * 1000)
+    assert [tuple(one) for one in told[:2]] == [(began_ms + 1, "a"), (began_ms + 66_001, "a")]
     assert numbers(result.duplicates) == [7]
     assert numbers(result.unflagged) == [68_000]
     by_queue = {found["queue"]: found for found in result.queues.collect()}
@@ -92,6 +98,25 @@ def test_a_position_that_was_given_twice_after_a_failover_is_a_loss(audited: obj
     ]
     result = audited(rows)  # type: ignore[operator]
     assert [(r["seq"], r["lost"]) for r in result.lost.collect()] == [(1, "overwritten")]
+
+
+def test_what_may_have_been_settled_in_a_part_that_is_gone_is_not_called_lost(
+    audited: object,
+) -> None:
+    """One node has removed its oldest segments, another still knows what it confirmed by then."""
+    rows = without(plain_life(4_000), "ack", {5, 3_005})
+    rows += [row("publish", 5, epoch=2, at_ms=4_500), row("confirm", 5, epoch=2, at_ms=4_500)]
+    since = BEGAN + datetime.timedelta(milliseconds=2_500)
+    result = audited(rows, since=since)  # type: ignore[operator]
+    # That a position was given twice is known whatever is gone.
+    assert [(r["seq"], r["lost"]) for r in result.lost.orderBy("seq").collect()] == [
+        (5, "overwritten"),
+        (3_005, "missing"),
+    ]
+    assert result.queues.collect()[0]["unjudged"] == 0
+    result = audited(without(plain_life(4_000), "ack", {5, 3_005}), since=since)  # type: ignore[operator]
+    assert numbers(result.lost) == [3_005]
+    assert result.queues.collect()[0]["unjudged"] == 1
 
 
 def test_deliveries_that_were_taken_back_do_not_count(audited: object) -> None:
@@ -154,6 +179,10 @@ def test_the_verdict_says_the_numbers() -> None:
     good, text = audit_verdict({**total, "confirmed": 1200, "unflagged": 0, "lost": 0})
     assert good
     assert text.startswith("nothing confirmed was lost: 1,200 confirmed")
+    some = {**total, "unflagged": 0, "lost": 0, "unjudged": 2}
+    assert "2 too new to be judged" in audit_verdict(some)[1]
+    text = audit_verdict(some, BEGAN)[1]
+    assert "2 too new to be judged, or confirmed before 2026-11-18 12:00:00 UTC" in text
     bad, text = audit_verdict({**total, "unflagged": 0, "lost": 3})
     assert not bad
     assert "3 LOST" in text

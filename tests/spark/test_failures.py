@@ -22,6 +22,8 @@ from warren.spark.pipelines.archive import Lake, write_batch
 from warren.spark.pipelines.events import EVENTS
 from warren.spark.pipelines.main import main
 from warren.spark.pipelines.problems import reason
+from warren.spark.pipelines.registry import load_registry
+from warren.spark.pipelines.typed_tables import open_tables
 from warren.testing import Broker
 
 #: In a name space of its own: a small disk, and in the end what is on it.
@@ -102,6 +104,40 @@ def test_a_batch_that_fails_leaves_nothing(
     with pytest.raises(OSError, match="No space"):
         write_batch(source_rows(spark, [{"queue": "orders", "seq": 20}]), 1, Lake(archive))
     assert files(archive) == before
+
+
+def test_a_typed_batch_that_fails_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables of other types, and the quarantine, are not to have half of it."""
+    (tmp_path / "types.json").write_text(
+        '{"types": [{"name": "a", "queue": "a", "schema": "id bigint"},'
+        ' {"name": "b", "queue": "b", "schema": "id bigint"}]}'
+    )
+    tables = open_tables(tmp_path / "typed", load_registry(tmp_path / "types.json"))
+
+    def batch(number: int) -> None:
+        queues = {"a": b'{"id": 1}', "b": b'{"id": 2}', "c": b"nobody knows me"}
+        rows = [{"queue": queue, "seq": number, "body": body} for queue, body in queues.items()]
+        tables.write(source_rows(spark, rows), number)
+
+    batch(0)
+    before = files(tables.lake.path)
+    real = DataFrameWriter.parquet
+
+    def full(self: DataFrameWriter, path: str) -> None:
+        real(self, path)
+        if path.endswith("tables/b"):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", full)
+    with pytest.raises(OSError, match="No space"):
+        batch(1)
+    monkeypatch.undo()
+    assert files(tables.lake.path) == before
+    batch(1)
+    found = duckdb.sql(f"select count(*) from '{tables.lake.path}/tables/**/*.parquet'").fetchall()
+    assert found == [(4,)]
 
 
 def test_a_report_that_cannot_be_written_leaves_the_one_before(
@@ -239,6 +275,19 @@ def test_journals_without_events_are_named(
     for name in ("audit", "latency", "lag"):
         assert main([name, "--journal", str(tmp_path / "events")], spark=spark) == 1
         assert f"there are no events in {tmp_path}" in capsys.readouterr().err
+    # One wrong name among right ones would be a node whose word is missing: what it knows to be
+    # settled would be lost.
+    good = tmp_path / "good"
+    spark.createDataFrame([row("snapshot", 0, at_ms=5)], EVENTS).coalesce(1).write.parquet(
+        str(good)
+    )
+    assert main(["audit", "--journal", str(good), str(tmp_path)], spark=spark) == 1
+    said = capsys.readouterr().err
+    assert f"there are no events in {tmp_path}: name {tmp_path / 'events'}" in said
+    # A node that has noted nothing has a list of names.
+    (tmp_path / "events" / "1.names").write_text('{"node": "b"}\n')
+    assert main(["audit", "--journal", str(good), str(tmp_path / "events")], spark=spark) == 0
+    capsys.readouterr()
     idle = [row("snapshot", 0, at_ms=5), row("promote", 0)]
     spark.createDataFrame(idle, EVENTS).coalesce(1).write.parquet(str(tmp_path / "idle"))
     for name in ("audit", "latency", "lag"):

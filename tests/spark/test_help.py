@@ -65,6 +65,29 @@ def test_a_bad_verdict_is_an_exit_code(
     assert "orders: behind by operations" in page
 
 
+@pytest.mark.parametrize("wrong", ["0", "-5", "many"])
+def test_numbers_that_make_no_sense_are_refused(
+    wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rate of less than nothing would be no limit at all."""
+    replay = ["replay", "--archive", "a", "--run", "r", "--as-published"]
+    archive = ["archive", "--queues", "q", "--to", "t"]
+    for words in (
+        [*replay, f"--rate={wrong}"],
+        [*replay, f"--batch-rows={wrong}"],
+        [*archive, f"--batch-rows={wrong}"],
+        [*archive, f"--interval={wrong}"],
+        ["latency", "--journal", "j", f"--gap-ms={wrong}"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        said = capsys.readouterr().err
+        assert "it must be 1 at least" in said or "is no number" in said
+    given = make_parser().parse_args(["dead-letters", "--queues", "q", "--fail-over", "0"])
+    assert given.fail_over == 0
+
+
 def test_places_may_be_uris_of_local_files() -> None:
     assert local_path("file:///lake/shop") == local_path("file:/lake/shop") == Path("/lake/shop")
     assert local_path("lake") == Path("lake").absolute()

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pika
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from warren.ctl.main import run as ctl
 from warren.node.errors import StartError
-from warren.spark.journal_files import BadSegment, Names, segments, to_table
+from warren.spark.journal_files import BadSegment, Names, removed_until, segments, to_table
 from warren.spark.pipelines.audit import audit
-from warren.spark.pipelines.events import read_events
+from warren.spark.pipelines.events import read_events, whole_since
 from warren.testing import Broker
 
 KEPT = pika.BasicProperties(delivery_mode=2)
@@ -180,11 +183,64 @@ def test_nothing_is_noted_when_it_is_off(tmp_path: Path) -> None:
 
 def test_old_segments_make_room(tmp_path: Path) -> None:
     config = {**CONFIG, "journal.max_bytes": 1}
+    before = datetime.datetime.now(datetime.UTC)
     with Broker(config=config, data_dir=tmp_path / "data") as broker:
         for _ in range(3):
             traffic(broker, "seen")
             broker.call(lambda node: node.events.rotate())
-    assert len(list((tmp_path / "data" / "events").glob("*.parquet"))) == 1
+    place = tmp_path / "data" / "events"
+    (left,) = place.glob("*.parquet")
+    # What is gone is said: an audit must not take for lost what was settled in there.
+    until = removed_until(place)
+    assert until is not None
+    oldest = pc.min(pq.read_table(left)["at"]).as_py()
+    assert before <= until <= datetime.datetime.now(datetime.UTC)
+    assert until <= oldest + datetime.timedelta(seconds=1)
+    assert whole_since([place, tmp_path]) == until
+    assert whole_since([tmp_path]) is None
+
+
+def test_queues_that_come_and_go_are_not_remembered(tmp_path: Path, spark: SparkSession) -> None:
+    """Each has its own events, though its number was another's before; a late ack is nobody's."""
+    with Broker(config=CONFIG, data_dir=tmp_path / "data") as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel, late = connection.channel(), connection.channel()
+        for turn in range(30):
+            name = f"seen.{turn}"
+            channel.queue_declare(name, durable=True)
+            for _ in range(turn + 1):
+                channel.basic_publish("", name, b"x", KEPT)
+            method, _, _ = late.basic_get(name)
+            channel.queue_delete(name)
+            channel.queue_declare("seen.last", durable=True)
+            channel.basic_publish("", "seen.last", b"x", KEPT)
+            broker.call(lambda node: node.events.rotate())
+            wait_until(lambda: not broker.call(lambda node: node.events.is_behind))
+        late.basic_ack(method.delivery_tag, multiple=True)
+        assert broker.call(lambda node: len(node.events._names)) < 20
+        connection.close()
+    place = tmp_path / "data" / "events"
+    published = Counter(
+        str(one["queue"])
+        for one in events_of(place, tmp_path)
+        if one["event"] == "publish"
+        for _ in range(int(str(one["count"])))
+    )
+    assert published == {**{f"seen.{n}": n + 1 for n in range(30)}, "seen.last": 30}
+    with read_events(spark, [place]) as events:
+        queues = audit(events, every=True).queues.collect()
+    assert len(queues) == 31
+    assert sum(one["lost"] + one["unflagged"] + one["duplicates"] for one in queues) == 0
+    # Of the run that is over only its segments are left.
+    with Broker(config=CONFIG, data_dir=tmp_path / "data"):
+        wait_until(lambda: len(list(place.glob("*.names"))) == 1)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
 
 
 def test_a_broker_in_memory_says_what_it_needs() -> None:

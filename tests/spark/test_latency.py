@@ -12,6 +12,9 @@ from pyspark.testing import assertSchemaEqual
 
 from warren.spark.pipelines import latency
 from warren.spark.pipelines.events import EVENTS
+from warren.spark.pipelines.main import main
+
+STEP = ("publish", "confirm")
 
 
 def test_percentiles_are_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
@@ -66,6 +69,26 @@ def test_messages_are_counted_by_how_long_they_took(spark: SparkSession) -> None
     assertSchemaEqual(found.schema, latency.HISTOGRAM)
     counted = {latency.class_from(r["class"]): r["n"] for r in found.collect()}
     assert counted == {0.01: 1, 0.5: 1, 1.0: 2, 2.0: 1, 20.0: 1, 50.0: 1, 500.0: 1}
+
+
+def test_the_longest_window_is_shown_however_many_there_are(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times_ms = [n * 1_500 for n in range(30)] + [29 * 1_500 + 9_000]
+    rows = [row(event, n, at_ms=at) for n, at in enumerate(times_ms) for event in STEP]
+    # In use all the time.
+    rows += [row("publish", 100 + n, at_ms=at + 700) for n, at in enumerate(times_ms)]
+    spark.createDataFrame(rows, EVENTS).coalesce(1).write.parquet(str(tmp_path / "events"))
+    words = ["latency", "--journal", str(tmp_path / "events"), "--out", str(tmp_path / "out")]
+    assert main(words, spark=spark) == 0
+    said = capsys.readouterr().out
+    assert "the longest window without a confirm took 9,000 ms" in said
+    page = (tmp_path / "out" / "latency.html").read_text()
+    for text in (said, page):
+        assert text.count("9,000.00") == 1
+        assert text.count("1,500.00") == 19
+    files = f"{tmp_path}/out/outage/*.parquet"
+    assert duckdb.sql(f"select count(*), max(gap_ms) from '{files}'").fetchall() == [(30, 9000.0)]
 
 
 def test_a_failover_is_a_window_with_its_numbers(spark: SparkSession) -> None:

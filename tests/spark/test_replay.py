@@ -11,9 +11,11 @@ from messages import publish, take_all
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 from pyspark.testing import assertSchemaEqual
+from source_rows import source_rows
 
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines.archive import Lake, write_batch
+from warren.spark.pipelines.main import main
 from warren.spark.pipelines.replay import (
     PLANNED,
     REPLAYED_FROM,
@@ -72,6 +74,71 @@ def test_a_plan_is_in_order_and_says_where_messages_come_from(
     assert found[0]["headers"] == {"a": "b", REPLAYED_FROM: "q0/4"}
     log = [tuple(r) for r in log_of(planned).collect()]
     assert log == [(0, "q0", 3, 4, 8), (0, "q1", 1, 5, 5), (1, "q1", 2, 7, 9)]
+
+
+def test_a_queue_that_was_declared_anew_comes_after_the_one_before(spark: SparkSession) -> None:
+    """Both have a position 0: their messages are not to be mixed."""
+    later = CAME + datetime.timedelta(hours=1)
+    given = [
+        {"queue": "q", "seq": seq, "incarnation": incarnation, "enqueued_at": at, "body": b"x"}
+        for seq in range(3)
+        for incarnation, at in (("a", later), ("b", CAME))
+    ]
+    planned = plan(source_rows(spark, given), Target("", "k"), 4).orderBy("batch", "place")
+    found = planned.select("from_seq", "place", "batch").collect()
+    assert [tuple(one) for one in found] == [
+        (0, 0, 0),
+        (1, 1, 0),
+        (2, 2, 0),
+        (0, 3, 0),
+        (1, 0, 1),
+        (2, 1, 1),
+    ]
+
+
+def test_a_plan_that_cannot_be_written_leaves_nothing(
+    spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = plan(choose(spark, archive_of(spark, lake, 20), None), Target("", "k"), 3)
+    replay = Replay(lake / "run")
+    real, renamed = Path.rename, []
+
+    def full(self: Path, target: Path) -> Path:
+        renamed.append(target)
+        if len(renamed) == 4:
+            raise OSError(28, "No space left on device")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(OSError, match="No space"):
+        replay.write_plan(planned)
+    monkeypatch.undo()
+    assert len(renamed) == 4
+    assert list(replay.path.iterdir()) == []
+    assert not replay.is_planned
+    replay.write_plan(planned)
+    assert len(list(replay.rows.glob("*.parquet"))) == 7
+    # Whoever is killed now goes on with it, and prints this.
+    assert list((replay.path / "replay_log").glob("*.parquet"))
+
+
+def test_another_replay_needs_another_directory(
+    spark: SparkSession, broker: Broker, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would say that all is published, and mean the plan that lies there."""
+    publish(broker, "r.other", 0, 0)
+    words = ["replay", "--endpoints", broker.http_url, "--run", str(lake / "run")]
+    words += ["--archive", str(archive_of(spark, lake, 20)), "--exchange", "", "--routing-key"]
+    assert main([*words, "r.other", "--where", "seq < 4"], spark=spark) == 0
+    # The rate and the nodes may be others: what is published is the same.
+    assert main([*words, "r.other", "--where", "seq < 4", "--rate", "1000000"], spark=spark) == 0
+    capsys.readouterr()
+    for more in (["r.other"], ["r.other", "--where", "seq < 5"], ["r.else", "--where", "seq < 4"]):
+        assert main([*words, *more], spark=spark) == 1
+        said = capsys.readouterr().err
+        assert f"{lake / 'run'} holds the plan of another replay" in said
+        assert "--run" in said
+    assert sorted(take_all(broker, "r.other")) == [0, 1, 2, 3]
 
 
 def test_a_replay_that_is_begun_again_publishes_nothing_twice(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,44 @@ def spoil(directory: Path, old: bytes, new: bytes) -> int:
             count += 1
             at = data.find(old, at + 1)
     return count
+
+
+def keep_busy(cluster: Cluster, queue: str, is_over: threading.Event, moved: list[int]) -> None:
+    """Messages come and go, from the head and from the middle, until it is over."""
+    with Clients(cluster) as clients:
+        channel = clients.confirming(2)
+        while not is_over.is_set():
+            publish(channel, queue, [b"more-%d" % n for n in range(20)])
+            tags = [channel.basic_get(queue)[0].delivery_tag for _ in range(21)]
+            for tag in tags[::-2]:
+                channel.basic_ack(tag)
+            for tag in tags[1::2]:
+                channel.basic_nack(tag, requeue=tag % 4 > 0)
+            moved.append(len(tags))
+
+
+def test_a_busy_queue_is_compared_as_it_was(
+    spark: SparkSession, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = "ha.busy"
+    with Clients(cluster) as clients:
+        clients.channel(1).queue_declare(queue, durable=True)
+        await_ring(cluster, queue, master=1, synchronised=(1, 2, 3))
+        publish(clients.confirming(1), queue, [b"message-%04d" % n for n in range(6_000)])
+    is_over, moved = threading.Event(), list[int]()
+    busy = threading.Thread(target=keep_busy, args=(cluster, queue, is_over, moved))
+    busy.start()
+    try:
+        urls = ",".join(cluster.management_url(n) for n in (1, 2, 3))
+        given = make_parser().parse_args(["scrub", "--endpoints", urls, "--queues", queue])
+        for _ in range(2):
+            before = sum(moved)
+            assert run_scrub_job(spark, given) == GOOD, capsys.readouterr().out
+            assert sum(moved) > before
+    finally:
+        is_over.set()
+        busy.join()
+    assert "all replicas are equal" in capsys.readouterr().out
 
 
 def test_a_replica_whose_disk_rots_is_found(

@@ -7,7 +7,6 @@ queues hold is noted and the buffer exchanged. All else, room on the disk first,
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import os
 import re
@@ -19,6 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from warren.node.errors import StartError
+from warren.node.journal_numbers import QueueNumbers
 from warren.queue.looking import journal_held
 from warren.telemetry.event_buffer import NUMBERS, EventBuffer, bytes_for
 from warren.telemetry.log import logger
@@ -75,10 +75,9 @@ class EventJournal:
         self.log = logger("store")
         self._run = str(time.time_ns() // 1_000_000)
         self._names = journal_files.Names(node.name)
-        #: Virtual host, queue, incarnation, and the mirror that events are about, if any.
-        self._numbers: dict[tuple[str, str, int, str], int] = {}
-        #: By virtual host and name, the queue that has the name now.
-        self._newest: dict[tuple[str, str], int] = {}
+        #: Buffers are counted: the one at hand, and the newest up to which all are segments.
+        self._buffer = self._finished = 0
+        self._named: dict[int, AmqpQueue] = {}
         self._seen: dict[int, tuple[int, ...]] = {}
         #: By number of the queue, where all its replicas were when it was last noted.
         self._positions: dict[int, tuple[int, ...]] = {}
@@ -105,8 +104,7 @@ class EventJournal:
 
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self._names_file = (self.directory / f"{self._run}.names").open("w", buffering=1)
-            self._names_file.write(json.dumps({"node": self._node.name}) + "\n")
+            self._numbers = QueueNumbers(self._names, self.directory / f"{self._run}.names")
         except OSError as error:
             raise StartError(f"journal.directory {self.directory}: {error.strerror}") from error
         left = sorted(self.directory.glob("*.open"))
@@ -145,7 +143,7 @@ class EventJournal:
         self._hand_over()
         self._work.put(None)
         self._thread.join(STOP_S)
-        self._names_file.close()
+        self._numbers.close()
 
     def _attach(self, queue: AmqpQueue) -> None:
         if self._pattern.search(queue.name):
@@ -153,17 +151,9 @@ class EventJournal:
 
     def _name(self, queue: AmqpQueue) -> int:
         """The number of a queue, written down before its first event."""
-        key = (queue.vhost.name, queue.name, queue.number or queue.queue_id)
-        number = self._newest[key[:2]] = self._number(*key)
-        return number
-
-    def _number(self, vhost: str, queue: str, incarnation: int, peer: str = "") -> int:
-        key = (vhost, queue, incarnation, peer)
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._names)
-            with contextlib.suppress(OSError):
-                self._names_file.write(self._names.add(*key))
+        incarnation = queue.number or queue.queue_id
+        number = self._numbers.of_queue(queue.vhost.name, queue.name, incarnation)
+        self._named[number] = queue
         return number
 
     def _told(self, event: str, details: dict[str, Any]) -> None:
@@ -172,15 +162,19 @@ class EventJournal:
             return
         place = (str(details.get("vhost")), str(details.get("name")))
         queue = self._queue_at(*place)
-        number = self._newest.get(place) if queue is None else self._name(queue)
+        number = self._numbers.newest(*place) if queue is None else self._name(queue)
         if number is not None:
             epoch = int(details.get("epoch", 0 if queue is None else queue.epoch))
             if name in {"copy", "sync"}:
-                number = self._number(
-                    *place, self._names.incarnations[number], str(details["node"])
-                )
+                number = self._numbers.of_mirror(number, str(details["node"]))
             size, is_done = int(details.get("bytes", 0)), details.get("how") == "done"
             self.buffer.record(number, epoch, NUMBERS[name], size=size, in_sync=is_done)
+        if name == "delete" and number is not None:
+            self._numbers.forget(*place, self._buffer)
+            gone = self._named.pop(number, None)
+            if gone is not None:
+                # A late ack would be noted under a number that may be another's by then.
+                gone.events = None
         if queue is not None and name == "promote":
             # What it holds is on all replicas, whatever the master before has said of it.
             journal_held(queue, True)
@@ -192,7 +186,7 @@ class EventJournal:
         return None if queue is None or queue.is_remote or queue.events is None else queue
 
     def _returned(self, vhost: str, size: int) -> None:
-        self.buffer.returned(self._number(vhost, "", 0), size)
+        self.buffer.returned(self._numbers.number((vhost, "", 0, "")), size)
 
     # -- how far mirrors are -----------------------------------------------------------------------
 
@@ -223,11 +217,11 @@ class EventJournal:
             if min(places.values()) >= last and self._positions.get(queue.number) == known:
                 continue
             self._positions[queue.number] = known
-            key = (queue.vhost.name, queue.name, queue.number)
+            own = self._name(queue)
             in_sync = () if mirror.view is None else mirror.view.in_sync
             for node, position in places.items():
                 if node != self._node.name:
-                    number = self._number(*key, node)
+                    number = self._numbers.of_mirror(own, node)
                     told = (number, replica.epoch, NUMBERS["position"], position, 1, last)
                     self.buffer.record(*told, in_sync=node in in_sync)
 
@@ -281,13 +275,17 @@ class EventJournal:
         offset_us = time.time_ns() // 1000 - time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self.buffer.use(memory, ROWS, offset_us)
         self._open = (path, memory)
+        self._buffer += 1
+        self._numbers.finished(self._finished)
+        self._numbers.trim()
         self._work.put(self._make_spare)
 
     def _hand_over(self) -> None:
         if self._open is not None:
             path, memory = self._open
             self._open = None
-            self._work.put(lambda: self._finish(path, memory))
+            buffer = self._buffer
+            self._work.put(lambda: self._finish(path, memory, buffer))
 
     def _make(self) -> tuple[Path | None, mmap.mmap]:
         """A buffer with room on the disk; without such, one whose events are lost in the end."""
@@ -313,6 +311,11 @@ class EventJournal:
                 path.unlink()
             return None, mmap.mmap(-1, size)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether a buffer that was handed over is no segment yet."""
+        return self._finished + 1 < self._buffer
+
     # -- the thread --------------------------------------------------------------------------------
 
     def _work_off(self) -> None:
@@ -326,15 +329,18 @@ class EventJournal:
         if self._spare is None:
             self._spare = self._make()
 
-    def _finish(self, path: Path | None, memory: mmap.mmap) -> None:
+    def _finish(self, path: Path | None, memory: mmap.mmap, buffer: int) -> None:
         """A buffer becomes a segment. Raises OSError; then its file stays as it is."""
-        if path is None:
-            return
-        table = self._files.to_table(memory, self._names, str(path))
-        if table.num_rows:
-            self._files.write_segment(table, path.with_suffix(".parquet"))
-        path.unlink()
-        self._make_room()
+        if path is not None:
+            table = self._files.to_table(memory, self._names, str(path))
+            if table.num_rows:
+                self._files.write_segment(table, path.with_suffix(".parquet"))
+            path.unlink()
+        if buffer == self._finished + 1:
+            # One that stayed needs its names: then no number is given again in this run.
+            self._finished = buffer
+        if path is not None:
+            self._make_room()
 
     def _finish_left(self, paths: list[Path]) -> None:
         """What a run before this one left."""
@@ -344,17 +350,19 @@ class EventJournal:
             if table.num_rows:
                 self._files.write_segment(table, path.with_suffix(".parquet"))
             path.unlink()
-        for path in self.directory.glob("*.spare"):
+        for path in [*self.directory.glob("*.spare"), *self.directory.glob("*.names")]:
+            # Segments have names of their own.
             if not path.name.startswith(self._run):
                 path.unlink()
 
     def _make_room(self) -> None:
         """The oldest segments go when all together take too much."""
         found = sorted(self.directory.glob("*.parquet"))
-        sizes = [path.stat().st_size for path in found]
-        total = sum(sizes)
-        for path, size in zip(found[:-1], sizes, strict=False):
+        stats = [path.stat() for path in found]
+        total = sum(one.st_size for one in stats)
+        for path, stat in zip(found[:-1], stats, strict=False):
             if total <= self._settings.bytes_max:
                 return
+            self._files.note_removed(self.directory, stat.st_mtime)
             path.unlink()
-            total -= size
+            total -= stat.st_size

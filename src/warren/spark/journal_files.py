@@ -3,6 +3,7 @@
     1731909000123.names            which queue has which number, a JSON object a line
     1731909000123-000001.parquet   a segment
     1731909000123-000002.open      the buffer at work, or left by a node that was killed
+    removed.json                   until when segments have been removed to make room
 
 The bytes of a buffer are in docs/internals/journal.md. Nothing in a file is trusted: one that is
 cut short, or names a queue that nobody has named, is refused by name.
@@ -10,6 +11,7 @@ cut short, or names a queue that nobody has named, is refused by name.
 
 from __future__ import annotations
 
+import datetime
 import json
 import struct
 from dataclasses import dataclass, field
@@ -25,6 +27,8 @@ from warren.spark.errors import WarrenError
 MAGIC = b"WARRENJ1"
 _HEAD = struct.Struct("<8sIIq")
 HEAD_BYTES = 64
+#: The file that tells until when segments were removed to make room.
+REMOVED = "removed.json"
 EVENTS = (
     "",
     "publish",
@@ -99,16 +103,24 @@ class Names:
     #: The other node that an event is about: a number stands for a queue and its mirror then.
     peers: list[str] = field(default_factory=lambda: [""])
 
-    def add(self, vhost: str, queue: str, incarnation: int, peer: str = "") -> str:
-        """The next number; the line of the file that tells it."""
-        self.vhosts.append(vhost)
-        self.queues.append(queue)
-        self.incarnations.append(incarnation)
-        self.peers.append(peer)
+    def put(self, number: int, vhost: str, queue: str, incarnation: int, peer: str = "") -> str:
+        """The next number, or one that is given again; the line of the file that tells it."""
         row: dict[str, Any] = {"vhost": vhost, "queue": queue, "incarnation": incarnation}
         if peer:
             row["peer"] = peer
+        if number < len(self):
+            row["number"] = number
+        columns: tuple[list[Any], ...] = (self.vhosts, self.queues, self.incarnations, self.peers)
+        for column, value in zip(columns, (vhost, queue, incarnation, peer), strict=True):
+            column[number : number + 1] = [value]
         return json.dumps(row) + "\n"
+
+    def as_text(self) -> str:
+        """The whole file."""
+        again = Names(self.node)
+        rows = zip(self.vhosts, self.queues, self.incarnations, self.peers, strict=True)
+        lines = [again.put(number, *row) for number, row in enumerate(rows) if number]
+        return "".join([json.dumps({"node": self.node}) + "\n", *lines])
 
     def __len__(self) -> int:
         return len(self.queues)
@@ -121,8 +133,11 @@ def read_names(path: Path) -> Names:
         names = Names(str(json.loads(lines[0])["node"]))
         for line in lines[1:]:
             row = json.loads(line)
+            number = int(row.get("number", len(names)))
+            if not 0 < number <= len(names):
+                raise ValueError(f"there is no number {number} to be given again")
             key = str(row["vhost"]), str(row["queue"]), int(row["incarnation"])
-            names.add(*key, str(row.get("peer", "")))
+            names.put(number, *key, str(row.get("peer", "")))
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise BadSegment(f"{path} cannot be read: {error}") from error
     return names
@@ -183,6 +198,25 @@ def write_segment(table: pa.Table, path: Path) -> None:
     beside.rename(path)
 
 
+def note_removed(directory: Path, until_s: float) -> None:
+    """Before a segment goes that was finished then. Raises OSError."""
+    part = directory / f"{REMOVED}.part"
+    part.write_text(json.dumps({"until": until_s}) + "\n")
+    part.rename(directory / REMOVED)
+
+
+def removed_until(directory: Path) -> datetime.datetime | None:
+    """Before this time segments of a journal may be gone; None: none is. Raises BadSegment."""
+    place = directory / REMOVED
+    try:
+        until_s = float(json.loads(place.read_text())["until"])
+        return datetime.datetime.fromtimestamp(until_s, datetime.UTC)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise BadSegment(f"{place} cannot be read: {error}") from error
+
+
 def segments(directory: Path, scratch: Path) -> list[Path]:
     """Parquet files with all events of a node's directory; buffers are turned into such first.
 
@@ -191,6 +225,11 @@ def segments(directory: Path, scratch: Path) -> list[Path]:
     if not directory.is_dir():
         raise BadSegment(f"there is no event journal in {directory}: name a node's directory")
     found = {path.stem: path for path in sorted(directory.glob("*.parquet"))}
+    # A node that has noted nothing so far has its list of names; what has none is no journal.
+    if not found and not any(directory.glob("*.names")):
+        below = directory / "events"
+        more = f"name {below}" if below.is_dir() else "is journal.enabled set?"
+        raise BadSegment(f"there are no events in {directory}: {more}")
     for path in sorted(directory.glob("*.open")):
         if path.stem in found:
             continue

@@ -7,9 +7,10 @@ is there. Only blocks where they do not are looked at message by message.
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     BooleanType,
@@ -17,6 +18,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from warren.spark.pipelines.events import (
@@ -60,6 +62,8 @@ MESSAGES = StructType(
         StructField("duplicate", BooleanType()),
         StructField("unflagged", BooleanType()),
         StructField("judged", BooleanType()),
+        StructField("confirmed_at", TimestampType()),
+        StructField("confirmed_by", StringType()),
     ]
 )
 #: Notes of what queues hold; only the newest counts.
@@ -217,9 +221,16 @@ def around(events: DataFrame, suspicious: DataFrame) -> DataFrame:
 
 
 def messages(
-    events: DataFrame, newest: DataFrame, suspicious: DataFrame, deleted: DataFrame
+    events: DataFrame,
+    newest: DataFrame,
+    suspicious: DataFrame,
+    deleted: DataFrame,
+    since: datetime.datetime | None = None,
 ) -> DataFrame:
-    """What became of each message of the blocks that are suspicious."""
+    """What became of each message of the blocks that are suspicious.
+
+    Events of before `since` may be gone: what was confirmed by then may have been settled in there.
+    """
     kind = F.col("event")
     about = events.where(~kind.isin(*NO_MESSAGE, "snapshot"))
     keyed = about.withColumn("block", block_of(F.col("seq")))
@@ -251,10 +262,11 @@ def messages(
     known = facts.join(F.broadcast(newest), [*QUEUE, "level"], "left").join(
         F.broadcast(deleted), [*QUEUE], "left"
     )
-    return shaped(_judged(known), MESSAGES)
+    is_whole = F.lit(True) if since is None else F.col("confirm.at") >= F.lit(since)
+    return shaped(_judged(known, is_whole), MESSAGES)
 
 
-def _judged(known: DataFrame) -> DataFrame:
+def _judged(known: DataFrame, is_whole: Column) -> DataFrame:
     """`lost` says how: missing, overwritten, or cut off; null: it is not."""
     below = F.coalesce(F.col("seq") < F.col("next"), F.lit(False))
     left = (F.col("gone") > 0) | F.col("held") | F.coalesce(F.col("del"), F.lit(False))
@@ -267,16 +279,18 @@ def _judged(known: DataFrame) -> DataFrame:
     lost = (
         F.when(F.col("confirmed") == 0, None)
         .when(again, "overwritten")
-        .when(left, None)
+        .when(left | ~is_whole, None)
         .when(below, "missing")
         .when(newer, "cut off")
     )
     return known.withColumns(
         {
             "lost": lost,
+            "confirmed_at": F.col("confirm.at"),
+            "confirmed_by": F.col("confirm.node"),
             "duplicate": F.col("gone") > 1,
             "unflagged": F.col("plain") > 1,
-            "judged": left | below | lost.isNotNull() | (F.col("confirmed") == 0),
+            "judged": left | (below & is_whole) | lost.isNotNull() | (F.col("confirmed") == 0),
         }
     )
 
@@ -326,8 +340,8 @@ class Audit:
         return self.messages.where("unflagged").orderBy(*QUEUE, "seq")
 
 
-def audit(events: DataFrame, every: bool = False) -> Audit:
-    """`every`: look at every message, whatever the sums say."""
+def audit(events: DataFrame, every: bool = False, since: datetime.datetime | None = None) -> Audit:
+    """`every`: look at every message, whatever the sums say; `since`: see `messages`."""
     sums = digest(events).cache()
     newest = snapshots(sums).cache()
     found = blocks(sums, newest).cache()
@@ -339,6 +353,7 @@ def audit(events: DataFrame, every: bool = False) -> Audit:
         newest,
         suspicious,
         deleted.withColumn("del", F.lit(True)),
+        since,
     ).cache()
     return Audit(per_queue(sums, found, judged).cache(), found, judged)
 

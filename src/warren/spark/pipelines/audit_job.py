@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from warren.spark.pipelines import progress, report
 from warren.spark.pipelines.audit import Audit, audit
-from warren.spark.pipelines.events import BLOCK, LEVEL_SHIFT, QUEUE, read_events
+from warren.spark.pipelines.events import BLOCK, LEVEL_SHIFT, QUEUE, read_events, whole_since
 from warren.spark.pipelines.firehose_job import run_firehose_audit
 from warren.spark.pipelines.jobs import BAD, GOOD, connection_options
 from warren.spark.pipelines.journal_reports import (
@@ -31,12 +32,12 @@ DRAWN_QUEUES = 40
 #: What a report tells of a message that is wrong.
 _TOLD = (
     *("vhost", "queue", "incarnation", "seq", "lost", "duplicate", "unflagged", "confirmed"),
-    *("gone", "held", "delivered", "redelivered"),
+    *("gone", "held", "delivered", "redelivered", "confirmed_at", "confirmed_by"),
 )
 _TONES = {
     "ok": "well: the sums agree",
     "seen": "looked at message by message, and well",
-    "odd": "settled twice, or too new to be judged",
+    "odd": "settled twice, or not to be judged (too new, or of a time that is gone)",
     "lost": "something is lost, or came again without a flag",
 }
 
@@ -44,20 +45,34 @@ _TONES = {
 def run_audit_job(spark: SparkSession, given: argparse.Namespace) -> int:
     if not given.journal:
         return run_firehose_audit(spark, given, connection_options(given))
-    with read_events(spark, [local_path(one) for one in given.journal]) as events:
+    journals = [local_path(one) for one in given.journal]
+    since = whole_since(journals)
+    with read_events(spark, journals) as events:
         progress.phase("adding up")
-        found = audit(events, every=given.every)
+        found = audit(events, every=given.every, since=since)
         queues = [row.asDict() for row in show("Queues", found.queues, limit=200)]
         total = totals(found.queues)
         if total["lost"]:
-            show("Lost", found.lost)
+            show("Lost", found.lost.select(*_TOLD))
         if total["unflagged"]:
-            show("Came again without a flag", found.unflagged)
-        good, text = audit_verdict(total)
-        say(f"\n{text}")
+            show("Came again without a flag", found.unflagged.select(*_TOLD))
+        good, text = audit_verdict(total, since)
+        note = gone_note(since)
+        say(f"{note}\n{text}" if note else f"\n{text}")
         if given.out:
-            _write_audit(local_path(given.out), found, events, (good, text), total, queues)
+            _write_audit(local_path(given.out), found, events, (good, text), total, queues, note)
     return GOOD if good else BAD
+
+
+def gone_note(since: datetime.datetime | None) -> str:
+    """What a reader has to know of segments that made room for others; empty: none did."""
+    if since is None:
+        return ""
+    return (
+        f"Segments of before {since:%Y-%m-%d %H:%M:%S} UTC were removed to make room "
+        "(journal.max_bytes): what was confirmed by then and is not known to have left may have "
+        "done so in there, and is not judged."
+    )
 
 
 def totals(queues: DataFrame) -> dict[str, int]:
@@ -72,8 +87,10 @@ def totals(queues: DataFrame) -> dict[str, int]:
     return {name: int(row[name]) for name in names}
 
 
-def audit_verdict(total: dict[str, int]) -> tuple[bool, str]:
-    """Whether all is well, and the sentence that says so."""
+def audit_verdict(
+    total: dict[str, int], since: datetime.datetime | None = None
+) -> tuple[bool, str]:
+    """Whether all is well, and the sentence that says so; before `since` events may be gone."""
     good = not total["lost"] and not total["unflagged"]
     seen = f"{total['confirmed']:,} confirmed"
     if total["unflagged"]:
@@ -81,7 +98,10 @@ def audit_verdict(total: dict[str, int]) -> tuple[bool, str]:
     else:
         flagged = ", all of them flagged" if total["redelivered"] else ""
         rest = f"{total['redelivered']:,} redelivered{flagged}, "
-    later = f"{total['unjudged']:,} too new to be judged, " if total["unjudged"] else ""
+    old = ""
+    if since is not None:
+        old = f", or confirmed before {since:%Y-%m-%d %H:%M:%S} UTC"
+    later = f"{total['unjudged']:,} too new to be judged{old}, " if total["unjudged"] else ""
     twice = f"{total['duplicates']:,} settled twice"
     lost = "nothing confirmed was lost" if not total["lost"] else f"{total['lost']:,} LOST"
     return good, f"{lost}: {seen}, {total['held']:,} still queued, {rest}{later}{twice}"
@@ -94,6 +114,7 @@ def _write_audit(
     verdict: tuple[bool, str],
     total: dict[str, int],
     queues: list[dict[str, Any]],
+    note: str,
 ) -> None:
     tables = {
         "audit_queue": found.queues,
@@ -142,9 +163,8 @@ def _write_audit(
             rows = html_table(table.select(*_TOLD))
             parts.append(report.section(title, f"{said}{few}", rows))
     good, text = verdict
-    write_report(
-        out / "audit.html", "Delivery audit", text, good, parts, _tiles(total), covered(seconds)
-    )
+    about = f"{covered(seconds)} {note}".strip()
+    write_report(out / "audit.html", "Delivery audit", text, good, parts, _tiles(total), about)
 
 
 def _tiles(total: dict[str, int]) -> str:

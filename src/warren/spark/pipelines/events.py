@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from warren.spark.errors import WarrenError
-from warren.spark.journal_files import segments
+from warren.spark.journal_files import removed_until, segments
 
 #: A row is `count` messages at following positions from `seq` on.
 EVENTS = StructType(
@@ -72,6 +73,12 @@ def by_message(events: DataFrame) -> DataFrame:
     """A row for each message of each row; `seq` is its own position."""
     last = F.col("seq") + F.col("count") - 1
     return events.withColumn("seq", F.explode(F.sequence(F.col("seq"), last)))
+
+
+def whole_since(directories: Sequence[Path]) -> datetime.datetime | None:
+    """From when on no journal has made room by removing segments; None: none ever has."""
+    found = [removed_until(directory) for directory in directories]
+    return max((until for until in found if until is not None), default=None)
 
 
 @contextmanager

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from pyspark.sql import SparkSession
 
+from warren.spark.errors import WarrenError
 from warren.spark.pipelines.archive import COUNTS, CURSOR, Lake, compact, run_archive, summed
 from warren.spark.pipelines.output import say, show, write_tables
 from warren.spark.pipelines.places import local_path
-from warren.spark.pipelines.replay import Replay, Target, choose, log_of, plan
+from warren.spark.pipelines.replay import Replay, Target, choose, plan
 from warren.spark.pipelines.sizes import BATCH_BYTES, BATCH_ROWS, DELTA_BYTES, DELTA_ROWS
 
 GOOD, BAD = 0, 1
+#: What a plan of a replay depends on.
+PLANNED_BY = ("archive", "where", "exchange", "routing_key", "as_published", "batch_rows")
 
 
 def connection_options(given: argparse.Namespace) -> dict[str, str]:
@@ -71,15 +75,18 @@ def sum_rows(lake: Lake) -> int:
 
 def run_replay_job(spark: SparkSession, given: argparse.Namespace) -> int:
     replay = Replay(local_path(given.run))
-    if not replay.is_planned:
+    asked = {name: getattr(given, name) for name in PLANNED_BY}
+    asked["archive"] = str(local_path(given.archive))
+    if replay.is_planned:
+        _compare(replay, asked)
+    else:
         rows = choose(spark, local_path(given.archive), given.where)
         target = Target() if given.as_published else Target(given.exchange, given.routing_key)
         planned = plan(rows, target, given.batch_rows).cache()
         if planned.isEmpty():
             say("no row of the archive was chosen: nothing to replay")
             return GOOD
-        replay.write_plan(planned)
-        write_tables(replay.path, {"replay_log": log_of(planned)})
+        replay.write_plan(planned, asked)
     show("Plan", spark.read.parquet(str(replay.path / "replay_log")).orderBy("batch"))
     if given.plan_only:
         say(f"\nplanned in {replay.rows}; the same command without --plan-only publishes it")
@@ -89,3 +96,14 @@ def run_replay_job(spark: SparkSession, given: argparse.Namespace) -> int:
     replay.publish(spark, {**options, "onUnroutable": given.on_unroutable}, pause_s)
     say(f"\nreplayed: every message of the plan is in its queues, once ({replay.path})")
     return GOOD
+
+
+def _compare(replay: Replay, asked: dict[str, Any]) -> None:
+    """Raises WarrenError when the plan that lies there was made of something else."""
+    for name, value in replay.asked.items():
+        if value != asked[name]:
+            option = f"--{name.replace('_', '-')}"
+            raise WarrenError(
+                f"{replay.path} holds the plan of another replay, whose {option} was {value!r}: "
+                "give the same options to go on with it, or choose another directory with --run"
+            )

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from warren.spark.pipelines import lag, progress, report
+from warren.spark.pipelines import lag, latency, progress, report
 from warren.spark.pipelines.events import read_events
 from warren.spark.pipelines.jobs import BAD, GOOD
 from warren.spark.pipelines.journal_reports import (
@@ -19,6 +19,7 @@ from warren.spark.pipelines.journal_reports import (
     rates_plot,
     seconds_of,
     spaced,
+    span_of,
     step_for,
     write_report,
 )
@@ -117,7 +118,7 @@ def _parts(
             html_table(tables["lag_mirror"], 200),
         ),
         report.section("Copies to mirrors", "Of what they lacked.", html_table(tables["copy"])),
-        report.section("Published by node", "In steps of ten seconds.", _by_node(tables)),
+        report.section("Published by node", "To queues that it serves.", _by_node(events, seconds)),
         report.section(
             "The busiest queues", "Messages published to them.", _bars(tables["hot_queue"], "queue")
         ),
@@ -141,16 +142,19 @@ def _bars(table: DataFrame, name: str) -> str:
     return report.bars([str(row[name]) for row in rows], [float(row[size]) for row in rows])
 
 
-def _by_node(tables: dict[str, DataFrame]) -> str:
+def _by_node(events: DataFrame, seconds: DataFrame) -> str:
+    span = span_of(seconds)
+    if span is None:
+        return report.lines((), (), ())
+    step_s = step_for(span)
     rows = (
-        tables["rates_10s"]
-        .where("event = 'publish'")
-        .groupBy("window", "node")
-        .agg({"per_second": "sum"})
+        events.where("event = 'publish'")
+        .groupBy(latency.beginning(F.col("at"), step_s).alias("start"), "node")
+        .agg(F.sum("count").alias("n"))
         .collect()
     )
-    points = [(row[0], str(row[1]), float(row[2])) for row in rows]
-    return _lines(points, lag.WINDOW_S, "messages a second")
+    points = [(row["start"], str(row["node"]), row["n"] / step_s) for row in rows]
+    return _lines(points, step_s, "messages a second")
 
 
 def _lag_plots(tables: dict[str, DataFrame], samples: DataFrame) -> list[str]:

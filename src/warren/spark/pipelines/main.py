@@ -72,7 +72,9 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
         "failed; 2: it was asked for wrongly.",
     )
     parser.add_argument("--memory", default="2g", help="of Spark's JVM (default: 2g)")
-    parser.add_argument("--partitions", type=int, default=8, help="tasks of a shuffle (default: 8)")
+    parser.add_argument(
+        "--partitions", type=_positive, default=8, help="tasks of a shuffle (default: 8)"
+    )
     parser.add_argument(
         "--trace", action="store_true", help="when it fails, all that Spark says, not a sentence"
     )
@@ -85,7 +87,7 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
     _add_audit(names)
     latency = _with_journal(names, "latency")
     latency.add_argument(
-        "--gap-ms", type=int, default=1000, help="windows from this length on (default: 1000)"
+        "--gap-ms", type=_positive, default=1000, help="windows from this length on (default: 1000)"
     )
     _add_limit_ms(latency, "exit with 1 if one is longer than this")
     lag = _with_journal(names, "lag")
@@ -94,6 +96,19 @@ def make_parser(prog: str = "warren pipeline") -> argparse.ArgumentParser:
     _add_where(lag)
     _add_show(lag, "queues and keys")
     return parser
+
+
+def _positive(text: str) -> int:
+    number = _natural(text)
+    if not number:
+        raise argparse.ArgumentTypeError("it must be 1 at least")
+    return number
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no number")
+    return int(text)
 
 
 def _add(names: argparse._SubParsersAction, name: str, more: str = "") -> argparse.ArgumentParser:  # type: ignore[type-arg]
@@ -182,13 +197,13 @@ def _add_out(parser: argparse.ArgumentParser, said: str = "write the tables here
 
 
 def _add_show(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--show", type=int, default=20, metavar="N", help=f"{what} printed")
+    parser.add_argument("--show", type=_positive, default=20, metavar="N", help=f"{what} printed")
 
 
 def _add_batch_rows(parser: argparse.ArgumentParser, rows: int, done: str, more: str = "") -> None:
     parser.add_argument(
         "--batch-rows",
-        type=int,
+        type=_positive,
         metavar="N",
         help=f"messages that are {done} at a time, at most (default: {rows}{more})",
         default=None if more else rows,
@@ -196,7 +211,7 @@ def _add_batch_rows(parser: argparse.ArgumentParser, rows: int, done: str, more:
 
 
 def _add_limit_ms(parser: argparse.ArgumentParser, said: str) -> None:
-    parser.add_argument("--fail-over-ms", type=int, metavar="MS", help=said)
+    parser.add_argument("--fail-over-ms", type=_natural, metavar="MS", help=said)
 
 
 def _add_archive(names: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
@@ -238,7 +253,7 @@ def _add_stream(
     _add_batch_rows(parser, rows, "written", more)
     parser.add_argument("--follow", action="store_true", help="go on until interrupted")
     parser.add_argument(
-        "--interval", type=int, default=5, metavar="S", help="between batches (default: 5)"
+        "--interval", type=_positive, default=5, metavar="S", help="between batches (default: 5)"
     )
 
 
@@ -290,7 +305,7 @@ def _add_dead_letters(names: argparse._SubParsersAction) -> None:  # type: ignor
         "--to", metavar="QUEUE", help="with --republish: not to where they died, but to this queue"
     )
     parser.add_argument(
-        "--fail-over", type=int, metavar="N", help="exit with 1 if there are more dead letters"
+        "--fail-over", type=_natural, metavar="N", help="exit with 1 if there are more dead letters"
     )
 
 
@@ -324,7 +339,7 @@ def _add_replay(names: argparse._SubParsersAction) -> None:  # type: ignore[type
         "--as-published", action="store_true", help="to the exchange and key of the first time"
     )
     parser.add_argument("--routing-key", help="with --exchange: instead of each message's own")
-    parser.add_argument("--rate", type=int, metavar="N", help="messages a second at most")
+    parser.add_argument("--rate", type=_positive, metavar="N", help="messages a second at most")
     _add_batch_rows(parser, 10_000, "published")
     parser.add_argument(
         "--on-unroutable",

@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 960, 270
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 28
+WIDTH, HEIGHT = 960, 282
+#: Below there is room for two lines of the letters of small plots, which are larger.
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 40
 #: More points than pixels help nobody.
 POINTS = 900
 #: Fewer points than this are drawn as dots too: a line of one is not to be seen.

@@ -7,11 +7,13 @@ which batches of it every queue has, so a replay that was killed goes on where i
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import (
     AnalysisException,
@@ -35,6 +37,7 @@ from pyspark.sql.types import (
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines import delta, progress
 from warren.spark.pipelines.archive import read_files
+from warren.spark.pipelines.output import write_tables
 from warren.spark.pipelines.problems import reason
 
 #: What the sink of the connector takes.
@@ -76,9 +79,11 @@ def plan(archive: DataFrame, target: Target, batch_rows: int) -> DataFrame:
     """The messages to be published, with the batch of each and its place in it.
 
     A header tells where each came from. How long messages are to live is left out: they would be
-    gone before anybody sees them.
+    gone before anybody sees them. A queue that was declared anew counts its messages from 0 again:
+    they come after those of the one before.
     """
-    in_order = Window.orderBy("queue", "seq")
+    began = F.min("enqueued_at").over(Window.partitionBy("queue", "incarnation"))
+    in_order = Window.orderBy("queue", "began", "incarnation", "seq")
     number = F.row_number().over(in_order) - 1
     origin = F.concat_ws("/", F.col("queue"), F.col("seq").cast("string"))
     headers = F.map_concat(
@@ -90,7 +95,8 @@ def plan(archive: DataFrame, target: Target, batch_rows: int) -> DataFrame:
     )
     exchange = F.col("exchange") if target.exchange is None else F.lit(target.exchange)
     key = F.col("routing_key") if target.routing_key is None else F.lit(target.routing_key)
-    planned = archive.withColumns({"n": number, "headers": headers}).withColumns(
+    numbered = archive.withColumn("began", began).withColumns({"n": number, "headers": headers})
+    planned = numbered.withColumns(
         {
             "batch": F.floor(F.col("n") / batch_rows),
             "place": F.col("n") % batch_rows,
@@ -123,12 +129,37 @@ class Replay:
         """What the broker knows the replay by."""
         return (self.path / "name").read_text().strip()
 
-    def write_plan(self, planned: DataFrame) -> None:
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the plan was made of, as `write_plan` was told; empty: it was not told."""
+        place = self.path / "asked.json"
+        said: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
+        return said
+
+    def write_plan(self, planned: DataFrame, asked: dict[str, Any] | None = None) -> None:
         """A file for each batch, and last the name, which says that the plan is whole."""
-        beside = self.path / "planning"
-        shutil.rmtree(beside, ignore_errors=True)
-        shutil.rmtree(self.rows, ignore_errors=True)
+        self._remove_plan()
         self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._write_batches(planned)
+            write_tables(self.path, {"replay_log": log_of(planned)})
+            (self.path / "asked.json").write_text(json.dumps(asked or {}) + "\n")
+            part = self.path / "name.part"
+            part.write_text(f"replay-{uuid.uuid4().hex}\n")
+            part.rename(self.path / "name")
+        except Exception:
+            # Where the disk is full, half of a plan would only take more of it.
+            self._remove_plan()
+            raise
+
+    def _remove_plan(self) -> None:
+        for folder in (self.path / "planning", self.rows, self.path / "replay_log"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for name in ("asked.json", "name.part"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _write_batches(self, planned: DataFrame) -> None:
+        beside = self.path / "planning"
         ordered = planned.repartitionByRange("batch").sortWithinPartitions("batch", "place")
         ordered.write.partitionBy("batch").option("maxRecordsPerFile", 0).parquet(str(beside))
         self.rows.mkdir()
@@ -142,9 +173,6 @@ class Replay:
             # Spark takes files in order of their times.
             os.utime(place, (1_000_000_000 + number, 1_000_000_000 + number))
         shutil.rmtree(beside)
-        part = self.path / "name.part"
-        part.write_text(f"replay-{uuid.uuid4().hex}\n")
-        part.rename(self.path / "name")
 
     def publish(self, spark: SparkSession, options: dict[str, str], pause_s: float) -> None:
         """All batches that are not published yet, in order; one begins every `pause_s`."""

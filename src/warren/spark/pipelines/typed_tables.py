@@ -8,6 +8,7 @@ _batches/12.json, _checkpoint/                        as the archive has them
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -56,16 +57,23 @@ class TypedTables:
             if any(one["reason"] is not None for one in counts):
                 self._append(quarantine_of(decoded, here), self.quarantine)
             self.lake.note(batch, sum(one["rows"] for one in counts), counts=counts)
+        except Exception:
+            # Readers that know nothing of the list of batches are not to find half of one.
+            with contextlib.suppress(OSError):
+                self._remove(batch)
+            raise
         finally:
             decoded.unpersist()
         return counts
 
     def _remove(self, batch: int) -> None:
+        """What there is of a batch that is not whole."""
         for place in [self.quarantine, *self.lake.path.glob("tables/*")]:
             # Tasks that a killed driver left would be taken for this batch's own.
             shutil.rmtree(place / "_temporary", ignore_errors=True)
             for old in place.glob(f"dt=*/batch={batch}"):
                 shutil.rmtree(old)
+        self.lake.forget(batch)
 
     def _append(self, table: DataFrame, place: Path) -> None:
         table.write.mode("append").partitionBy("dt", "batch").parquet(str(place))
