@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 BLOCK_ROWS_MAX, BLOCK_BYTES_MAX = 65_536, 4 << 20
 #: Rows of a block that are encoded before it is asked whether others want their turn.
 SLICE_ROWS = 128
+#: Positions that are looked at before, likewise, when it is found how far a batch goes.
+ADMIT_SLICE = 8_192
 #: The longest that a reader waits for more.
 WAIT_MS_MAX = 10_000
 #: How often it is looked whether there is more.
@@ -307,8 +309,23 @@ async def poll_cursor(call: Call) -> Answer:
         if queue.deleted or queue.retired:
             break
         await asyncio.sleep(LOOK_S)
-    admitted = max(after, queue.admit(after, ALL, max(1, rows), max(1, size)))
+    admitted = await _admitted(call, queue, after, max(1, rows), max(1, size))
     return {**_told(call, queue, cursor), "admitted": admitted}
+
+
+async def _admitted(call: Call, queue: AmqpQueue, after: int, rows: int, size: int) -> int:
+    """How far a batch goes; found in slices, so that no message waits for a long one."""
+    end, found, taken = queue.readable_end, 0, 0
+    if rows >= end - after and size == ALL:
+        return max(after, end)
+    pace = CalmPace(call.context.calm)
+    while after < end and not (queue.deleted or queue.retired):
+        slice_end = min(end, after + ADMIT_SLICE)
+        after, found, taken = queue.admit(after, slice_end, rows, size, found, taken)
+        if after < slice_end:
+            break
+        await pace.rest()
+    return after
 
 
 @at_home
