@@ -29,6 +29,7 @@ from spark_session import make_session
 from warren.spark.blocks import from_batch
 from warren.spark.client import Client
 from warren.spark.options import read_options
+from warren.spark.stream_reader import ROWS_MAX
 
 HERE = Path(__file__).parent
 BLOCK_ROWS = 10_000
@@ -36,8 +37,6 @@ BATCH_BLOCKS = 10
 PARTS = 2
 #: The two cases of a latency take turns, so that both see the same machine.
 PROBES, ROUNDS = 1_000, 5
-#: Of a streaming query; each batch has its own cost, of planning, files and checkpoints.
-ROWS_A_BATCH = 5_000_000
 
 
 class Bench:
@@ -45,7 +44,7 @@ class Bench:
         self, spark: SparkSession, base: Path, url: str, amqp_url: str, memory: Memory
     ) -> None:
         self.memory = memory
-        self.rows_a_batch = [ROWS_A_BATCH]
+        self.rows_a_batch = [ROWS_MAX]
         self.spark, self.base, self.url, self.amqp_url = spark, base, url, amqp_url
         self.client = Client(read_options({"endpoints": url}))
         self.batch = 0
@@ -198,7 +197,7 @@ class Bench:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", default="1000000,10000000,30000000")
-    parser.add_argument("--batch", default=str(ROWS_A_BATCH), help="rows a batch, or several")
+    parser.add_argument("--batch", default=str(ROWS_MAX), help="rows a batch, or several")
     given = parser.parse_args()
     base = Path(tempfile.mkdtemp())
     broker = subprocess.Popen(
