@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pika
 import pyarrow as pa
 import pytest
 
 from warren.ctl.main import run
+from warren.management import routes_cursors
 from warren.spark.blocks import Block, from_batch
 from warren.spark.client import Client
 from warren.spark.errors import Refused
@@ -182,6 +185,27 @@ def test_a_poll_admits_by_rows_and_bytes(broker: Broker, client: Client) -> None
     assert client.poll("admitted", "c", {**asked, "bytes": 1, "after": 50})["admitted"] == 51
     told = client.poll("admitted", "c", {**asked, "after": 100, "wait_ms": 100})
     assert (told["admitted"], told["end"]) == (100, 100)
+
+
+def test_a_long_batch_is_admitted_in_slices(broker: Broker, client: Client) -> None:
+    """It goes as far as it would in one go; what had left before the cursor came does not count."""
+    publisher = Publisher(broker, "long")
+    publisher.publish(700)
+    taken = [publisher.channel.basic_get("long")[0] for _ in range(300)]
+    for method in taken[100:250]:
+        publisher.channel.basic_ack(method.delivery_tag)
+    publisher.channel.basic_nack(0, multiple=True)
+    asked = {"token": client.open_cursor("long", "c", {})["token"], "after": 0}
+    there = [*range(100), *range(250, 700)]
+    sizes = [len(b"%d" % number) for number in there]
+    with patch.object(routes_cursors, "ADMIT_SLICE", 37):
+        for rows in (1, 22, 101, 128, 549, 550, 1_000):
+            told = client.poll("long", "c", {**asked, "rows": rows})
+            assert told["admitted"] == (there[rows] if rows < len(there) else 700)
+        for size in (1, 100, 257, sum(sizes) - 1, sum(sizes)):
+            count = max(1, sum(whole <= size for whole in accumulate(sizes)))
+            told = client.poll("long", "c", {**asked, "bytes": size})
+            assert told["admitted"] == (there[count] if count < len(there) else 700)
 
 
 def test_positions_by_time(broker: Broker, client: Client) -> None:

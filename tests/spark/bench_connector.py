@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,11 +23,13 @@ import pika
 from bench_memory import Memory
 from bench_sources import MemorySource, rows_batch
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from spark_session import make_session
 
 from warren.spark.blocks import from_batch
 from warren.spark.client import Client
 from warren.spark.options import read_options
+from warren.spark.stream_reader import ROWS_MAX
 
 HERE = Path(__file__).parent
 BLOCK_ROWS = 10_000
@@ -34,8 +37,6 @@ BATCH_BLOCKS = 10
 PARTS = 2
 #: The two cases of a latency take turns, so that both see the same machine.
 PROBES, ROUNDS = 1_000, 5
-#: Of a streaming query; each batch has its own cost, of planning, files and checkpoints.
-ROWS_A_BATCH = 5_000_000
 
 
 class Bench:
@@ -43,10 +44,11 @@ class Bench:
         self, spark: SparkSession, base: Path, url: str, amqp_url: str, memory: Memory
     ) -> None:
         self.memory = memory
-        self.rows_a_batch = [ROWS_A_BATCH]
+        self.rows_a_batch = [ROWS_MAX]
         self.spark, self.base, self.url, self.amqp_url = spark, base, url, amqp_url
         self.client = Client(read_options({"endpoints": url}))
         self.batch = 0
+        self.batches = ""
 
     def declare(self, queue: str) -> None:
         connection = pika.BlockingConnection(pika.URLParameters(self.amqp_url))
@@ -67,11 +69,23 @@ class Bench:
             self.client.commit("fill", self.batch, [["0", "0", staged]])
 
     def timed(self, what: str, rows: int, work: Callable[[], object]) -> float:
-        began_s = time.monotonic()
+        spent, began_s = self.memory.spent(), time.monotonic()
         work()
         rate = rows / (time.monotonic() - began_s)
         print(f"  {what:<52}{rate / 1000:8.0f} k rows/s", flush=True)
+        print(f"      {self.memory.spent().since(spent, rows)}{self.batches}", flush=True)
+        self.batches = ""
         return rate
+
+    def _note(self, query: StreamingQuery) -> None:
+        """Where Spark says that the time of its batches went, for what is told next."""
+        spent_ms: Counter[str] = Counter()
+        ran = [one for one in query.recentProgress if one["numInputRows"]]
+        for one in ran:
+            spent_ms.update(one["durationMs"])
+        whole = spent_ms.pop("triggerExecution")
+        parts = ", ".join(f"{name} {ms}" for name, ms in spent_ms.most_common() if ms)
+        self.batches = f"; {len(ran)} batches took {whole} ms: {parts}"
 
     def from_memory(self, rows: int) -> None:
         table = self.spark.read.format("memory-columns").options(rows=rows, parts=PARTS).load()
@@ -91,6 +105,7 @@ class Bench:
             .start()
         )
         query.awaitTermination()
+        self._note(query)
         shutil.rmtree(place)
 
     def from_queue(self, name: str, rows_a_batch: int) -> None:
@@ -107,6 +122,7 @@ class Bench:
             .start()
         )
         query.awaitTermination()
+        self._note(query)
         self.client.drop_cursor("bench", name)
 
     def compare(self, rows: int) -> None:
@@ -181,7 +197,7 @@ class Bench:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", default="1000000,10000000,30000000")
-    parser.add_argument("--batch", default=str(ROWS_A_BATCH), help="rows a batch, or several")
+    parser.add_argument("--batch", default=str(ROWS_MAX), help="rows a batch, or several")
     given = parser.parse_args()
     base = Path(tempfile.mkdtemp())
     broker = subprocess.Popen(

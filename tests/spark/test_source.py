@@ -77,7 +77,10 @@ def test_a_queue_is_drained_batch_by_batch(archive: Callable[..., Archive], brok
     # The last batch is acknowledged too, although Spark never says that it was committed.
     assert broker.queue("drained").ready == 0
     publish(broker, "drained", 1000, 1200)
+    # Four bytes each.
+    query.options["maxBytesPerTrigger"] = "480"
     query.run()
+    assert [len(rows) for rows in query.batches.values()][4:] == [120, 80]
     assert numbers(query.rows) == list(range(1200))
 
 

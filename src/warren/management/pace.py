@@ -69,8 +69,13 @@ class CalmPace:
         self._seen = calm.turn.heard_us
         self._since = time.perf_counter()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether `rest` would do anything: for those who ask more often than every few µs."""
+        return time.perf_counter() - self._since >= CALM_SLICE_S
+
     async def rest(self) -> None:
-        if time.perf_counter() - self._since < CALM_SLICE_S:
+        if not self.is_due:
             return
         calm = self._calm
         async with calm.order:

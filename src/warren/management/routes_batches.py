@@ -20,7 +20,6 @@ from warren.management.call import Answer, Call, Route
 from warren.management.errors import ApiError, bad_request
 from warren.management.pace import Pace
 from warren.management.routes_cursors import (
-    SLICE_ROWS,
     check_still,
     number_in_query,
     passed_on,
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 #: What a node does with a batch: of a producer, of a number, and its parts.
 AtNode = Callable[[Call, str, int, list[Any]], Awaitable[dict[str, Any]]]
+#: Messages of a part that are routed before it is asked whether others want their turn.
+SLICE_MESSAGES = 128
 #: Between the names of the nodes that have the same messages.
 TOGETHER = " "
 
@@ -93,7 +94,7 @@ async def stage_batch(call: Call) -> Answer:
             mine.append(message)
         if is_plain:
             plain.append(message)
-        if n % SLICE_ROWS == 0:
+        if n % SLICE_MESSAGES == 0:
             await pace.rest()
     others = sorted(frozenset().union(*counts) - {here})
     if not call.is_from_peer:

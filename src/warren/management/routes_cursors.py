@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 #: A block has no more rows than this, and is ended when its messages take so many bytes.
 BLOCK_ROWS_MAX, BLOCK_BYTES_MAX = 65_536, 4 << 20
-#: Rows of a block that are encoded before it is asked whether others want their turn.
-SLICE_ROWS = 128
+#: Rows of a block that are encoded before it is asked whether others want their turn, and bytes.
+SLICE_ROWS, SLICE_BYTES = 256, 65_536
+#: Positions that are looked at before, likewise, when it is found how far a batch goes.
+ADMIT_SLICE = 8_192
 #: The longest that a reader waits for more.
 WAIT_MS_MAX = 10_000
 #: How often it is looked whether there is more.
@@ -307,8 +309,23 @@ async def poll_cursor(call: Call) -> Answer:
         if queue.deleted or queue.retired:
             break
         await asyncio.sleep(LOOK_S)
-    admitted = max(after, queue.admit(after, ALL, max(1, rows), max(1, size)))
+    admitted = await _admitted(call, queue, after, max(1, rows), max(1, size))
     return {**_told(call, queue, cursor), "admitted": admitted}
+
+
+async def _admitted(call: Call, queue: AmqpQueue, after: int, rows: int, size: int) -> int:
+    """How far a batch goes; found in slices, so that no message waits for a long one."""
+    end, found, taken = queue.readable_end, 0, 0
+    if rows >= end - after and size == ALL:
+        return max(after, end)
+    pace = CalmPace(call.context.calm)
+    while after < end and not (queue.deleted or queue.retired):
+        slice_end = min(end, after + ADMIT_SLICE)
+        after, found, taken = queue.admit(after, slice_end, rows, size, found, taken)
+        if after < slice_end:
+            break
+        await pace.rest()
+    return after
 
 
 @at_home
@@ -415,7 +432,8 @@ async def _read_at_mirror(call: Call, queue: AmqpQueue) -> web.Response | None:
 
 async def _read_block(call: Call, queue: AmqpQueue, mends: bool = True) -> Answer:
     first, end = number_in_query(call, "from", 0), number_in_query(call, "to", ALL)
-    cursors.check_range(queue, first, call.query.get("incarnation", ""))
+    incarnation = call.query.get("incarnation", "")
+    cursors.check_range(queue, first, incarnation)
     rows_max = min(number_in_query(call, "rows", BLOCK_ROWS_MAX), BLOCK_ROWS_MAX)
     bytes_max = min(number_in_query(call, "bytes", BLOCK_BYTES_MAX), BLOCK_BYTES_MAX)
     known = queue.cursors
@@ -433,15 +451,18 @@ async def _read_block(call: Call, queue: AmqpQueue, mends: bool = True) -> Answe
     pace, patient_s = CalmPace(calm), time.monotonic() + MEND_PATIENCE_S
     while block.next < end and block.rows < rows_max and block.size < bytes_max:
         before = block.next
-        block.fill(queue, end, min(SLICE_ROWS, rows_max - block.rows), bytes_max)
+        size = min(block.size + SLICE_BYTES, bytes_max)
+        block.fill(queue, end, min(SLICE_ROWS, rows_max - block.rows), size)
         if block.next == before:
             if block.rows or before >= queue.readable_end or time.monotonic() > patient_s:
                 break
             # Another replica is asked for the next one, which cannot be read here.
             await asyncio.sleep(LOOK_S)
+        elif not pace.is_due:
+            continue
         await pace.rest()
         # It may have been trimmed meanwhile.
-        cursors.check_range(queue, first, call.query.get("incarnation", ""))
+        cursors.check_range(queue, first, incarnation)
     data = block.finish(
         epoch=queue.epoch,
         incarnation=known.incarnation if known is not None else "",

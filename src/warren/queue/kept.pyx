@@ -445,29 +445,40 @@ cdef class KeptBacklog(Replicated):
                     return (log.first_number + i) * CHUNK_SLOTS + <uint64_t>j
         return log.next_position
 
-    def admit(self, uint64_t first, uint64_t end, uint64_t rows, uint64_t size):
-        """How far a batch from `first` goes that is to have so many rows and bytes at most.
+    def admit(self, uint64_t first, uint64_t end, uint64_t rows, uint64_t size,
+              uint64_t found=0, uint64_t taken=0):
+        """How far a batch goes that is to have so many rows and bytes at most: its end, its rows
+        and bytes.
 
-        It has at least one message, if there is one: a limit never stops a reader for good.
+        A long way is walked in several: each begins where the last has ended, and is told how many
+        rows and bytes there were before. A batch has at least one message, if there is one: a limit
+        never stops a reader for good.
         """
         cdef SlotLog log = self.log
-        cdef uint64_t position = first, found = 0, taken = 0, number
+        cdef uint64_t position = first, next_chunk
         cdef Chunk* chunk
         cdef Slot* entry
         cdef bint spilled
         end = min(end, self.find_end())
         while position < end:
-            number = position // CHUNK_SLOTS
+            next_chunk = (position // CHUNK_SLOTS + 1) * CHUNK_SLOTS
             chunk = log.chunk_at(position)
             if chunk is NULL or chunk.live == 0:
-                position = min((number + 1) * CHUNK_SLOTS, end)
+                position = min(next_chunk, end)
                 continue
             spilled = chunk.slots is NULL
-            if spilled and not load_slots(log, chunk, number * CHUNK_SLOTS):
-                # Whoever reads it is told.
-                position = min((number + 1) * CHUNK_SLOTS, end)
+            if (spilled and position % CHUNK_SLOTS == 0 and next_chunk <= end
+                    and found + chunk.live <= rows and taken + chunk.body_bytes <= size):
+                # All of it, without a look at the disk.
+                found += chunk.live
+                taken += chunk.body_bytes
+                position = next_chunk
                 continue
-            while position < end and position // CHUNK_SLOTS == number:
+            if spilled and not load_slots(log, chunk, next_chunk - CHUNK_SLOTS):
+                # Whoever reads it is told.
+                position = min(next_chunk, end)
+                continue
+            while position < end and position < next_chunk:
                 entry = &chunk.slots[position % CHUNK_SLOTS]
                 if entry.content:
                     if found and (found >= rows or taken + entry.body_len > size):
@@ -479,4 +490,4 @@ cdef class KeptBacklog(Replicated):
             if spilled:
                 free(chunk.slots)
                 chunk.slots = NULL
-        return end
+        return position, found, taken

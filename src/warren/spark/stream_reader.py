@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 #: How often the broker hears of a query that has nothing else to say, in seconds.
 HEARTBEAT_S = 3.0
-#: Rows of a batch when neither rows nor bytes are limited.
-ROWS_MAX = 1_000_000
+#: Rows of a batch, and bytes of their bodies, when neither is limited: some seconds of work, to
+#: which what Spark takes for a batch, whatever its size, adds little. A batch is never in memory.
+ROWS_MAX, BYTES_MAX = 5_000_000, 1 << 30
 _NO_LIMIT = 2**62
 #: By queue: {"inc": incarnation, "seq": position, "token": of the cursor}.
 Offset = dict[str, dict[str, Any]]
@@ -52,6 +53,8 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.queues = Queues(self.client, options)
         self.rows = options.number("maxOffsetsPerTrigger", 0)
         self.bytes = options.number("maxBytesPerTrigger", 0)
+        if not self.rows and not self.bytes:
+            self.rows, self.bytes = ROWS_MAX, BYTES_MAX
         self.wait_ms = options.number("pollTimeoutMs", 500)
         self.fail_on_loss = options.flag("failOnDataLoss", True)
         options.text("cursor")
@@ -98,9 +101,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _sorted(found)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        if self.rows:
-            return ReadMaxRows(self.rows)
-        return ReadMaxBytes(self.bytes) if self.bytes else ReadMaxRows(ROWS_MAX)
+        return ReadMaxRows(self.rows) if self.rows else ReadMaxBytes(self.bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         try:
@@ -112,7 +113,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Cursors.explained(error) from error
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        rows, size = self._limits(limit)
+        rows, size = self.limits(limit)
         # Spark asks for the next batch when the last is in its log of commits: all before `start`
         # is done with. Its own `commit` comes a batch later, and after the last one never.
         self._trim(start)
@@ -127,7 +128,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.trims.finish()
         return start
 
-    def _limits(self, limit: ReadLimit) -> tuple[int, int]:
+    def limits(self, limit: ReadLimit) -> tuple[int, int]:
         if isinstance(limit, ReadAllAvailable):
             return _NO_LIMIT, _NO_LIMIT
         rows, size = self.rows or _NO_LIMIT, self.bytes or _NO_LIMIT
