@@ -156,19 +156,21 @@ $(VENV)/.installed: requirements/dev.txt
 	  echo "Warren needs Python 3.11: install it, or name yours with 'make PYTHON=python3 ...'"; exit 1; }
 	@command -v $${CC:-cc} >/dev/null || { \
 	  echo "Warren compiles its data plane: install gcc first (Debian: apt-get install gcc)"; exit 1; }
-	@echo "setting up $(VENV) (some minutes the first time) ..."
+	@echo "setting up $(VENV): getting packages (a minute or more) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install -q --disable-pip-version-check -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.editable: $(VENV)/.installed setup.py pyproject.toml
-	@echo "compiling ..."
-	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@WARREN_WITHOUT_EXTENSIONS=1 $(BIN)/pip install -q --disable-pip-version-check \
+	  --no-build-isolation --no-deps -e .
 	@touch $@
 
-# pip compiles everything each time, this only what has changed.
+# pip would compile everything each time, this does only what has changed. The C is Cython's, and
+# what it compares is for Cython to judge.
 $(VENV)/.built: $(VENV)/.editable $(SOURCES)
-	@$(BIN)/python setup.py -q build_ext --inplace
+	@echo "compiling (some minutes the first time) ..."
+	@CFLAGS="$$CFLAGS -Wno-sign-compare" $(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
 $(VENV)/.node: $(VENV)/.installed

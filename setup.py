@@ -41,6 +41,10 @@ IS_WHEEL = "bdist_wheel" in sys.argv
 COMPILE = ["-fno-asynchronous-unwind-tables"] if IS_WHEEL else []
 LINK = ["-s"] if IS_WHEEL else []
 
+# Set by the Makefile where it compiles by itself, only what has changed: pip would compile all of
+# it for an editable install, and throw the objects away.
+WITHOUT_EXTENSIONS = "WARREN_WITHOUT_EXTENSIONS" in os.environ
+
 extensions = [
     Extension(
         ".".join(path.with_suffix("").parts[1:]),
@@ -48,7 +52,7 @@ extensions = [
         extra_compile_args=["-O3", "-g0", *COMPILE],
         extra_link_args=LINK,
     )
-    for path in sorted(Path("src").rglob("*.pyx"))
+    for path in ([] if WITHOUT_EXTENSIONS else sorted(Path("src").rglob("*.pyx")))
 ]
 setup(
     ext_modules=cythonize(extensions, include_path=["src"], compiler_directives=DIRECTIVES),

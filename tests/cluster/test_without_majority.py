@@ -57,6 +57,8 @@ def test_a_paused_minority_still_answers_its_operator() -> None:
     """Its clients are sent away, which ends what they wait for; the API goes on."""
     with Cluster(3) as cluster, Clients(cluster) as clients:
         channel = clients.channel(1)
+        cluster.ctl(1, "set_policy", "ha", "^m$", '{"ha-mode": "all"}')
+        cluster.ctl(1, "pub", "m", "hello")
         for node in (2, 3):
             cluster.kill(node)
         began_s = time.monotonic()
@@ -66,3 +68,11 @@ def test_a_paused_minority_still_answers_its_operator() -> None:
         with pytest.raises(CtlFailed, match="no majority of the cluster's nodes") as failed:
             cluster.ctl(1, "add_vhost", "never")
         assert failed.value.status == 69
+        assert "m\t1" in cluster.ctl(1, "list_queues")
+        # Who publishes or takes over HTTP is a client, too: refused, and not kept waiting.
+        began_s = time.monotonic()
+        for words in (("get", "m"), ("pub", "m", "more")):
+            with pytest.raises(CtlFailed, match="lets no clients in at present") as failed:
+                cluster.ctl(1, *words)
+            assert failed.value.status == 69
+        assert time.monotonic() - began_s < GIVEN_UP_S

@@ -203,6 +203,13 @@ def test_policies(ctl: Ctl, ok: Ok) -> None:
     )
     status, _, err = ctl("-q", "set_policy", "ha", "^ha", '{"ha-mode": "all", "ha-mode": "nodes"}')
     assert (status, err) == (65, "Error:\nValidation failed\n\nha-mode is given twice\n\n")
+    for wrong, hint in (
+        ('{"ha-mod": "all"}', "Did you mean 'ha-mode' instead of 'ha-mod'?"),
+        ('{"ha-mode": "some"}', "ha-mode is one of all, exactly, nodes"),
+    ):
+        status, _, err = ctl("set_policy", "x", "y", wrong)
+        assert (status, err.splitlines()[-1]) == (65, hint)
+    assert """'{"ha-mode": "all", "ha-sync-mode": "automatic"}'""" in ok("help", "set_policy")
     ok("pub", "ha.q", "x")
     assert "ha\t^ha" in ok("list_policies_that_match", "ha.q")
     ok("clear_policy", "ha")

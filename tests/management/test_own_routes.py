@@ -275,6 +275,11 @@ def test_mirrors(api: Api, vhost: str) -> None:
     assert ring["explain"] == [
         f"it has no mirrors: if {row['node']} dies now, it is down until {row['node']} is back"
     ]
+    policy = {"pattern": "^q$", "definition": {"ha-mode": "all"}}
+    api.put(f"/policies/{vhost}/ha", policy)
+    explained = api.get(f"/queues/{vhost}/q/mirrors")["explain"]
+    assert explained[0].startswith("a policy wants mirrors, and this node is in no cluster")
+    assert explained[1].startswith("it has no mirrors")
 
 
 def test_events(api: Api, vhost: str) -> None:

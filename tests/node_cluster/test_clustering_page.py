@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_try_out_works(tmp_path: Path) -> None:
     """With other ports, which give the nodes other names: the usual ones may be taken here."""
-    (block,) = blocks("console")
+    block = blocks("console")[0]
     port = free_first_port(3)
     lines = [shlex.split(line.removeprefix("$ ")) for line in block.splitlines()]
     assert lines[0] == ["warren", "cluster", "up", "-n", "3"]
@@ -67,6 +67,6 @@ def test_every_command_is_there_and_on_the_page() -> None:
     text = PAGE.read_text()
     for name in cluster.commands:
         assert f"| `{name}" in text, name
-    for line in re.findall(r"^warrenctl (.*)$", text, re.M):
+    for line in re.findall(r"^\$ warrenctl (.*)$", text, re.M):
         words = [word for word in line.split() if not word.startswith("-") and "@" not in word]
         assert find(words[0]) is not None, line

@@ -84,6 +84,12 @@ def test_a_node_with_another_secret_does_not_join(tmp_path: Path) -> None:
         with pytest.raises(CtlFailed, match="secrets of the two nodes differ") as failed:
             nodes.ctl(2, "join_cluster", nodes.name(1))
         assert failed.value.status == 69
+        assert "Copy the other's file to this node: cluster.secret_file" in failed.value.output
+        with pytest.raises(CtlFailed, match="A node's name has a host, as in rabbit@host1"):
+            nodes.ctl(2, "join_cluster", "rabbit")
+        # The host of this name is this machine, and the port our own: it calls itself.
+        with pytest.raises(CtlFailed, match=r"cluster\.nodes\.stranger@localhost = HOST:PORT"):
+            nodes.ctl(2, "join_cluster", "stranger@localhost")
         said = (
             f"(calls itself '{nodes.name(2)}'): refused by us: the secrets of the two nodes differ"
         )

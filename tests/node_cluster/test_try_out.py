@@ -162,6 +162,18 @@ def test_a_node_that_cannot_start(cluster: Commands) -> None:
     assert cluster.states() == {"1": "died"}
 
 
+def test_a_key_that_no_node_would_start_with_is_not_kept(cluster: Commands) -> None:
+    told = cluster.up("--set", "hartbeat=5", status=2)
+    assert "unknown key 'hartbeat'; did you mean 'heartbeat'?" in told
+    assert "there is no cluster" in cluster("status", status=1)
+
+
+def test_a_place_that_cannot_be_used(cluster: Commands) -> None:
+    (cluster.folder / "file").write_text("")
+    told = cluster("--dir", "file/inside", "up", status=1)
+    assert "file/inside cannot be used: Not a directory; --dir names another place" in told
+
+
 def test_asked_wrongly(cluster: Commands) -> None:
     for words in (("status",), ("kill", "1"), ("heal",), ("partition", "1", "2"), ("logs", "1")):
         assert "start one with warren cluster up" in cluster(*words, status=1)

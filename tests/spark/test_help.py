@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from journal_rows import plain_life, row, without
 from pyspark.sql import SparkSession
 
 from warren.spark.errors import WarrenError
-from warren.spark.pipelines import session
+from warren.spark.pipelines import places, session
 from warren.spark.pipelines.events import EVENTS
 from warren.spark.pipelines.main import main, make_parser
 from warren.spark.pipelines.places import local_path
@@ -105,6 +106,29 @@ def test_what_is_missing_is_said_before_spark_starts(
     assert f"no event journal in {tmp_path / 'nowhere'}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["archive", "--queues", "orders", "--to"],
+        ["scrub", "--queue-pattern", "orders", "--out"],
+        ["audit", "--firehose", "traces", "--out"],
+    ],
+)
+def test_a_node_that_is_not_there(
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "open_session", None)
+    monkeypatch.setattr(places, "ENDPOINT_S", 0.05)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    assert main([*words, str(tmp_path / "out"), "--endpoints", url]) == 1
+    assert f"no node answers at {url}: start one" in capsys.readouterr().err
+
+
 def test_a_java_that_is_not_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,3 +138,10 @@ def test_a_java_that_is_not_there(
     said = capsys.readouterr().err
     assert "Spark needs Java 17" in said
     assert f"no bin/java in JAVA_HOME ({tmp_path})" in said
+    # Set to nothing is not set.
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["audit", "--journal", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "Spark needs Java 17" in said
+    assert "bin/java" not in said

@@ -135,6 +135,11 @@ def test_unknown_keys_name_line_and_neighbour(tmp_path: Path) -> None:
         ),
         ("just words", "expected 'key = value'"),
         ("= 5", "expected 'key = value'"),
+        (
+            "[{rabbit, []}].",
+            "expected 'key = value'; this is an Erlang term, and none are read, advanced.config "
+            "included",
+        ),
     ],
 )
 def test_bad_values_say_what_is_expected(tmp_path: Path, line: str, problem: str) -> None:

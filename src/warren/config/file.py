@@ -63,11 +63,17 @@ def read_entries(path: Path) -> Iterator[Entry]:
         if not _COMMENT.sub("", line).strip():
             continue
         if not equals or not name or "#" in name:
-            problems.append(f"{source}: expected 'key = value'")
+            problems.append(f"{source}: expected 'key = value'{_erlang_hint(line)}")
             continue
         yield Entry(name, _plain_value(value), source)
     if problems:
         raise ConfigError(problems)
+
+
+def _erlang_hint(line: str) -> str:
+    """What operators of RabbitMQ may have at hand: its older files, and advanced.config."""
+    is_term = line.lstrip().startswith(("[", "{", "%"))
+    return "; this is an Erlang term, and none are read, advanced.config included" * is_term
 
 
 def _plain_value(value: str) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import select
 import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warren.base.runtime import control_socket, is_private, runtime_directory
+from warren.base.runtime import is_private
 from warren.ctl.errors import BAD_DATA, NO_PERMISSION, SOFTWARE, TIMEOUT, UNAVAILABLE, CtlError
 
 CHUNK_BYTES = 256 * 1024
+#: How long nothing is said at a terminal while the node does not answer.
+SILENCE_S = 3.0
 #: A node that has nothing to tell says so more often than this.
 LIVE_S = 40.0
 
@@ -80,6 +85,7 @@ class Client:
         try:
             with self._connect() as connection:
                 connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
+                _say_that_it_waits(connection)
                 raw = _read_all(connection)
         except TimeoutError:
             raise CtlError(
@@ -87,8 +93,13 @@ class Client:
             ) from None
         except OSError as error:
             raise CtlError(UNAVAILABLE, self._unreachable(error)) from error
-        status, head, content = _parse(raw)
-        return Answer(status, json.loads(content) if content.strip() else None, head)
+        status, head, content = self._parsed(raw)
+        if status == 401 and self._credentials is not None:
+            raise CtlError(NO_PERMISSION, self._refused(content))
+        try:
+            return Answer(status, json.loads(content) if content.strip() else None, head)
+        except ValueError:
+            raise CtlError(UNAVAILABLE, self._no_api()) from None
 
     def lines(self, path: str, until_s: float | None) -> Iterator[str]:
         """The lines of an answer that goes on, as they come, up to a moment. Raises CtlError."""
@@ -124,12 +135,37 @@ class Client:
         context = ssl.create_default_context()
         return context.wrap_socket(connection, server_hostname=self._address[0])
 
+    def _parsed(self, raw: bytes) -> tuple[int, str, bytes]:
+        """Status, header and body. Raises CtlError."""
+        if self._path is None and not raw.startswith(b"HTTP/"):
+            raise CtlError(UNAVAILABLE, self._no_api())
+        return _parse(raw)
+
+    def _no_api(self) -> str:
+        return (
+            f"Error: what answers at {self.place} is not a management API: that is at port 15672 "
+            "(15671 with TLS) unless management.tcp.port says otherwise"
+        )
+
+    def _refused(self, content: bytes) -> str:
+        """What the node says of a login that it refuses, and what to do."""
+        try:
+            reason = str(json.loads(content)["reason"])
+        except (ValueError, KeyError, TypeError):
+            reason = "Login failed"
+        user = base64.b64decode(self._credentials or "").decode().partition(":")[0]
+        return (
+            f"Error:\n{reason}\n\nThat was user '{user}' at {self.place}. Another one is given as "
+            "--url http://user:password@host:port, and needs a tag (warrenctl set_user_tags); on "
+            "the node's own machine no user is needed: leave --url and WARREN_URL out"
+        )
+
     def _unreachable(self, error: OSError) -> str:
+        from warren.ctl.nodes_here import why_unreachable
+
         return (
             f"Error: unable to perform an operation on the node at {self.place}: "
-            f"{error.strerror or error}\n\nMost common reasons for this are:\n\n"
-            " * the node is not running (start it with: warren dev)\n"
-            " * it runs as another user, or under another name (see -n and --url)\n"
+            f"{error.strerror or error}{why_unreachable(self._path, self._address, error)}"
         )
 
     def get(self, path: str) -> Any:
@@ -155,6 +191,12 @@ def granted(answer: Answer) -> Any:
     reason = given.get("reason") or f"the node answered {answer.status}"
     status = {401: NO_PERMISSION, 409: SOFTWARE, 503: UNAVAILABLE}.get(answer.status, BAD_DATA)
     raise CtlError(status, f"Error:\n{reason}")
+
+
+def _say_that_it_waits(connection: socket.socket) -> None:
+    """At a terminal, when the answer takes long: a node may wait for others for 20 seconds."""
+    if sys.stderr.isatty() and not select.select([connection], [], [], SILENCE_S)[0]:
+        print("waiting for the node's answer ...", file=sys.stderr, flush=True)
 
 
 def _read_all(connection: socket.socket) -> bytes:
@@ -219,24 +261,29 @@ def _join_chunks(body: bytes) -> bytes:
         at = end + 2 + size + 2
 
 
-def make_client(node: str | None, url: str | None, timeout_s: float | None) -> Client:
-    """The node that was named, or the one that runs here. Raises CtlError."""
+def make_client(
+    node: str | None, url: str | None, timeout_s: float | None, is_wide: bool = False
+) -> Client:
+    """The node that was named, or the one that runs here. Raises CtlError.
+
+    With `is_wide` any node of the one cluster that runs here will do.
+    """
+    from warren.ctl.nodes_here import only_socket, socket_of
+
     url = url or os.environ.get("WARREN_URL")
     if url:
         return _client_of_url(url, timeout_s)
     node = node or os.environ.get("WARREN_NODENAME") or os.environ.get("RABBITMQ_NODENAME")
     if node:
-        return Client(control_socket(node), None, None, timeout_s)
-    found = sorted(runtime_directory().glob("*.sock"))
-    if len(found) > 1:
-        names = ", ".join(path.stem for path in found)
-        raise CtlError(UNAVAILABLE, f"Error: several nodes run here ({names}): name one with -n")
-    default = control_socket(f"warren@{socket.gethostname().split('.')[0]}")
-    return Client(found[0] if found else default, None, None, timeout_s)
+        return Client(socket_of(node), None, None, timeout_s)
+
+    def ask(path: Path, what: str) -> object:
+        return Client(path, None, None, timeout_s).get(what)
+
+    return Client(only_socket(is_wide, ask), None, None, timeout_s)
 
 
 def _client_of_url(url: str, timeout_s: float | None) -> Client:
-    import base64
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(url)

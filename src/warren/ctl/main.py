@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from warren.ctl.client import make_client
@@ -29,6 +29,32 @@ GROUPS = (
     ("Speed", "bench"),
     ("Trouble", "doctor"),
 )
+#: What these do is the same on every node of a cluster, so that none has to be named.
+WIDE_MODULES = {
+    "lists",
+    "access",
+    "policies",
+    "mirrors",
+    "rebalance",
+    "salvage",
+    "messages",
+    "shovels",
+    "top",
+    "bench",
+}
+WIDE_COMMANDS = {
+    "cluster_status",
+    "cluster_name",
+    "set_cluster_name",
+    "await_online_nodes",
+    "close_connection",
+    "close_all_connections",
+    "close_all_user_connections",
+    "delete_queue",
+    "purge_queue",
+    "pause_queue",
+    "resume_queue",
+}
 #: For the names in the help; longer ones push the text to the right.
 NAME_ROOM = 29
 
@@ -55,6 +81,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     name = _command_word(arguments)
+    if name is None and "--version" in arguments:
+        name, arguments = "version", ["version"]
     if name is None or name == "help":
         return _help(arguments)
     if name in {"completion", "autocomplete"}:
@@ -74,7 +102,9 @@ def _run(arguments: Sequence[str]) -> int:
         text = f"Error (argument validation): {kind} arguments.\nArguments given:{given}"
         raise CtlError(USAGE, f"{text}\n\nUsage\n\n{command.usage}")
     timeout_s = number(options["timeout"], "timeout") if "timeout" in options else 60
-    client = make_client(options.get("node"), options.get("url"), timeout_s or None)
+    client = make_client(
+        options.get("node"), options.get("url"), timeout_s or None, _is_wide(command, options)
+    )
     one = Run(command, client, words, options)
     # A wrong formatter is told before anything is done.
     _ = one.formatter
@@ -85,6 +115,14 @@ def _run(arguments: Sequence[str]) -> int:
             SOFTWARE, f"Error: the node's answer makes no sense here: {error!r}"
         ) from error
     return 0
+
+
+def _is_wide(command: Command, options: Mapping[str, str]) -> bool:
+    """Whether any node of a cluster may do it."""
+    module = command.run.__module__.rpartition(".")[2]
+    is_wide = module in WIDE_MODULES or command.name in WIDE_COMMANDS
+    # Lists are of one node with --local, events of all nodes with --all.
+    return (is_wide and "local" not in options) or (command.name == "events" and "all" in options)
 
 
 def _command_word(arguments: Sequence[str]) -> str | None:

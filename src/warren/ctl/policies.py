@@ -29,7 +29,31 @@ def _set(run: Run, kind: str, noun: str, apply_to: str) -> None:
         "priority": number(priority, "priority"),
         "apply-to": run.options.get("apply-to", apply_to),
     }
-    run.client.want("PUT", f"/{kind}/{run.vhost_path}/{q(name)}", body)
+    try:
+        run.client.want("PUT", f"/{kind}/{run.vhost_path}/{q(name)}", body)
+    except CtlError as error:
+        hint = _hint(body["definition"])
+        raise CtlError(
+            error.status, f"{str(error).rstrip()}{hint}" if hint else str(error)
+        ) from None
+
+
+def _hint(definition: object) -> str:
+    """RabbitMQ's texts, which say what is wrong, do not say what would be right."""
+    from warren.base.text import nearest
+    from warren.model.policy_keys import HA_MODES, VALIDATORS
+
+    if not isinstance(definition, dict):
+        return ""
+    hints = []
+    for key in definition:
+        if key not in VALIDATORS:
+            guess = nearest(key, VALIDATORS)
+            hints += [] if guess is None else [f"Did you mean '{guess}' instead of '{key}'?"]
+    mode = definition.get("ha-mode")
+    if mode is not None and mode not in HA_MODES:
+        hints.append(f"ha-mode is one of {', '.join(HA_MODES)}")
+    return "".join(f"\n{hint}" for hint in hints)
 
 
 def _clear(run: Run, kind: str, noun: str) -> None:
@@ -191,10 +215,23 @@ def _import(run: Run, document: bytes) -> None:
 
 
 _POLICY_OPTIONS = {"priority": True, "apply-to": True}
+_POLICY_NOTES = (
+    ("<pattern>", "a regular expression: '^orders' is every name that begins so"),
+    ("<definition>", """JSON, as in '{"ha-mode": "all", "ha-sync-mode": "automatic"}'"""),
+    ("--apply-to", "queues, exchanges or all"),
+    ("--priority", "the highest of those that match a name counts, and that one alone"),
+)
 _POLICY_WORDS = "<name> <pattern> <definition>"
 
 COMMANDS = (
-    Command("set_policy", _POLICY_WORDS, "Sets or updates a policy", set_policy, _POLICY_OPTIONS),
+    Command(
+        "set_policy",
+        _POLICY_WORDS,
+        "Sets or updates a policy",
+        set_policy,
+        _POLICY_OPTIONS,
+        notes=_POLICY_NOTES,
+    ),
     Command("clear_policy", "<name>", "Clears (removes) a policy", clear_policy),
     Command("list_policies", "", "Lists all policies in a virtual host", list_policies),
     Command(
@@ -203,6 +240,7 @@ COMMANDS = (
         "Sets an operator policy",
         set_operator_policy,
         _POLICY_OPTIONS,
+        notes=_POLICY_NOTES,
     ),
     Command("clear_operator_policy", "<name>", "Clears an operator policy", clear_operator_policy),
     Command("list_operator_policies", "", "Lists operator policies", list_operator_policies),

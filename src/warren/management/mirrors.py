@@ -222,6 +222,7 @@ def _alone(engine: Engine, queue: AmqpQueue) -> Shown:
         ],
         "explain": [
             *_explain_forbidden(queue),
+            *_explain_by_itself(engine, queue),
             f"it has no mirrors: if {home} dies now, {_end_alone(queue, home)}"
             if is_there
             else f"it has no mirrors: it is down until {home} is back; start it, or, if it is lost "
@@ -242,6 +243,18 @@ def _explain_forbidden(queue: AmqpQueue) -> list[str]:
     if effective.ha_replicate or "ha-mode" not in effective.mirroring:
         return []
     return ["a policy wants mirrors, and ha-replicate forbids them"]
+
+
+def _explain_by_itself(engine: Engine, queue: AmqpQueue) -> list[str]:
+    """A first try's surprise: a policy without effect, since there is nobody to mirror to."""
+    if engine.cluster is not None and engine.mirrors is not None:
+        return []
+    if "ha-mode" not in queue.effective.mirroring or not queue.effective.ha_replicate:
+        return []
+    return [
+        "a policy wants mirrors, and this node is in no cluster whose nodes have data directories: "
+        "for a try-out, warren cluster up"
+    ]
 
 
 def _state(view: View) -> str:

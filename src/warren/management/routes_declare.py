@@ -8,7 +8,7 @@ from urllib.parse import quote
 from warren.engine.queues import touch
 from warren.management.across import at_home
 from warren.management.call import Answer, Call, Reply, Route, exchange_name, field_of
-from warren.management.errors import bad_request, not_found
+from warren.management.errors import ApiError, bad_request, not_found
 from warren.management.listing import answer_list
 from warren.management.messages import (
     ACK_MODES,
@@ -182,8 +182,25 @@ async def delete_binding(call: Call) -> Answer:
 # -- messages --------------------------------------------------------------------------------------
 
 
+def _check_serves(call: Call) -> None:
+    """Raises 503 on a node that lets no clients in: whoever publishes and takes is one.
+
+    What it takes might not be agreed on before the others are back, nor what is published.
+    """
+    control = call.context.cluster_control()
+    if control is not None and not control.status().is_app_running:
+        name = call.context.node_name
+        raise ApiError(
+            503,
+            "not_serving",
+            f"{name} lets no clients in at present: it cannot reach most of the cluster's nodes, "
+            f"or was stopped; see warrenctl -n {name} cluster_status",
+        )
+
+
 async def publish_message(call: Call) -> Answer:
     """Publish a message; the answer says whether a queue took it."""
+    _check_serves(call)
     body, actor = await call.body(), call.actor
     exchange = call.exchange()
     properties = body.get("properties", {})
@@ -209,6 +226,7 @@ async def publish_message(call: Call) -> Answer:
 @at_home
 async def get_messages(call: Call) -> Answer:
     """Take messages out of a queue, and put them back where asked; not a mere look."""
+    _check_serves(call)
     body, queue = await call.body(), call.queue()
     ack_mode = field_of(body, "ackmode", str, None)
     if ack_mode is None:

@@ -25,8 +25,10 @@ from warren.management.cluster_control import (
     not_a_member,
 )
 from warren.management.peers import PeerSilent, Question
+from warren.net.peers.handshake import Refusal
 from warren.node import next_start
 from warren.node.agreement import ProposalError
+from warren.node.link_addresses import format_address
 from warren.node.next_start import NextStart
 
 if TYPE_CHECKING:
@@ -42,6 +44,12 @@ DOWN_S = 6.0
 #: How long a node that is to be joined may take to answer.
 CALL_S = 5.0
 LOOK_AGAIN_S = 0.1
+#: What an operator does about a refusal.
+_MENDED = {
+    Refusal.WRONG_SECRET: "Copy the other's file to this node: cluster.secret_file, or else the "
+    "file cookie in its data directory",
+    Refusal.UNKNOWN_VERSION: "Install the same version of Warren on both: warrenctl server_version",
+}
 
 
 class ClusteredControl:
@@ -140,10 +148,28 @@ class ClusteredControl:
             while self._cluster.facts_of(node) is None:
                 if asyncio.get_running_loop().time() > until_s:
                     why = self._cluster.why_unreachable(node)
-                    raise ClusterError(f"{node} cannot be reached: {why}", UNAVAILABLE)
+                    hint = self._hint(node, why)
+                    raise ClusterError(f"{node} cannot be reached: {why}{hint}", UNAVAILABLE)
                 await asyncio.sleep(LOOK_AGAIN_S)
             shown = await self._want(node, "GET", "/warren/cluster/status")
         return [str(row["name"]) for row in msgspec.json.decode(shown)["nodes"]]
+
+    def _hint(self, node: str, why: str) -> str:
+        """What to do about it, where that is known."""
+        if "@" not in node:
+            return ".\nA node's name has a host, as in rabbit@host1"
+        refusal = next((refusal for refusal in Refusal if refusal.text in why), None)
+        if refusal in _MENDED:
+            return f".\n{_MENDED[refusal]}"
+        if refusal not in {None, Refusal.ONESELF, Refusal.OTHER_NAME}:
+            return ""
+        place = format_address(*self._cluster.addresses.of(node))
+        key = node.replace(".", "\\.")
+        return (
+            f".\nIt was looked for at {place}. If it is elsewhere, this node needs to know: "
+            f"cluster.nodes.{key} = HOST:PORT; and that one needs cluster.listen = PORT for others "
+            "to reach it"
+        )
 
     async def _want(self, node: str, method: str, path: str, body: object = None) -> bytes:
         """Have another node do something. Raises ClusterError."""
@@ -165,7 +191,8 @@ class ClusteredControl:
             return
         if not self._node.is_open:
             raise ClusterError(
-                f"{self._node.name} takes no part at present: say it on a node that runs",
+                f"{self._node.name} takes no part at present: say it on a node that runs, or, "
+                "where half of the nodes or more are lost for good, with --offline",
                 UNAVAILABLE,
             )
         until_s = asyncio.get_running_loop().time() + DOWN_S

@@ -162,8 +162,10 @@ class Operating:
             try:
                 await server.listen_unix(control_socket)
             except OSError as error:
-                logger("management").info(
-                    "no control socket at %s: %s", control_socket, error.strerror
+                logger("management").warning(
+                    "no control socket at %s: %s; warrenctl cannot reach this node there",
+                    control_socket,
+                    error.strerror,
                 )
 
     async def ready(self) -> None:

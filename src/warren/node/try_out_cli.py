@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,12 @@ def _told() -> Iterator[None]:
         yield
     except (TryOutError, LocalNodeError) as error:
         click.echo(f"warren cluster: {error}", err=True)
+        raise SystemExit(1) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        told = f"{error.filename} cannot be used: {error.strerror}"
+        click.echo(f"warren cluster: {told}; --dir names another place", err=True)
         raise SystemExit(1) from error
 
 
@@ -91,6 +97,7 @@ def up(try_out: TryOut, count: int | None, port: int | None, settings: Sequence[
         if not key or not sign:
             raise click.BadParameter("give it as KEY=VALUE", param_hint="--set")
     told = {key.strip(): value.strip() for key, _, value in pairs}
+    _check_settings(told)
 
     def on_start(nodes: Sequence[LocalNode]) -> None:
         if nodes:
@@ -106,6 +113,17 @@ def up(try_out: TryOut, count: int | None, port: int | None, settings: Sequence[
     states = try_out.status()
     click.echo(_table(states))
     click.echo(_next_commands(try_out, [state.node for state in states]))
+
+
+def _check_settings(told: Mapping[str, str]) -> None:
+    """A key that keeps nodes from starting must not be kept: they would never start again."""
+    from warren.config.errors import ConfigError
+    from warren.config.load import load_settings
+
+    try:
+        load_settings(None, {}, told)
+    except ConfigError as error:
+        raise click.BadParameter("; ".join(error.problems), param_hint="--set") from error
 
 
 @cluster.command()

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from warren.spark.pipelines.places import check_places
+from warren.spark.pipelines.places import check_endpoints, check_places
 from warren.spark.pipelines.problems import explained
 from warren.spark.pipelines.sizes import BATCH_ROWS, DELTA_ROWS
 
@@ -362,6 +362,7 @@ def main(
         parser.error("dead-letters: only messages of queues can be sent back, not an archive's")
     try:
         check_places(given)
+        check_endpoints(given)
         return _run(given, spark)
     except KeyboardInterrupt:
         return FAILED

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import socket
+import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from warren.spark.errors import WarrenError
+
+#: How long a node may take to be there: it may be starting, too.
+ENDPOINT_S = 3.0
 
 
 def local_path(text: str) -> Path:
@@ -33,6 +39,36 @@ def check_places(given: argparse.Namespace) -> None:
         local_path(given.to)
     if out := getattr(given, "out", None):
         _probe(local_path(out))
+
+
+def check_endpoints(given: argparse.Namespace) -> None:
+    """Raises WarrenError when a broker is to be asked and no node is there.
+
+    Only a job that has begun waits for a failover: one with a wrong address is not to wait for it.
+    """
+    queues = getattr(given, "queues", None) or getattr(given, "queue_pattern", None)
+    asks = given.name == "replay" or queues or getattr(given, "firehose", None)
+    if not asks or getattr(given, "compact", False):
+        return
+    endpoints = [one.strip() for one in given.endpoints.split(",") if one.strip()]
+    until_s = time.monotonic() + ENDPOINT_S
+    while not any(_is_open(endpoint) for endpoint in endpoints):
+        if time.monotonic() >= until_s:
+            raise WarrenError(
+                f"no node answers at {', '.join(endpoints)}: start one, or name the HTTP APIs of "
+                "yours with --endpoints http://host:15672"
+            )
+        time.sleep(ENDPOINT_S / 10)
+
+
+def _is_open(endpoint: str) -> bool:
+    parts = urlsplit(endpoint)
+    default = 15671 if parts.scheme == "https" else 15672
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or default), ENDPOINT_S):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def _probe(out: Path) -> None:

@@ -32,7 +32,7 @@ def open_session(name: str, memory: str, partitions: int, trace: bool = False) -
         raise WarrenError("pipelines need PySpark: pip install 'warrenmq[spark]'") from None
     if SparkSession.getActiveSession() is None and not has_java():
         home = os.environ.get("JAVA_HOME")
-        found = "" if home is None else f", and there is no bin/java in JAVA_HOME ({home})"
+        found = f"; there is no bin/java in JAVA_HOME ({home})" if home else ""
         raise WarrenError(
             "Spark needs Java 17: install it (Debian: apt-get install openjdk-17-jre-headless), "
             f"or set JAVA_HOME to where it is{found}"
