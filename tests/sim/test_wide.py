@@ -36,6 +36,9 @@ FOUND = {
     3_000_347: "a home that was given up went on to send, and ended who listened",
     61_000_021: "who missed an operation sent those behind it as if there had been none",
     61_000_130: "damage was forgotten with the life of a node that found it and could tell nobody",
+    65_000_098: "after damage a queue that had expired was back on its node, and got a second view",
+    64_010_108: "a new machine joined under a name that was still a voter's: nobody up could know",
+    65_000_007: "the same",
     64_000_175: "publishes whose client was gone came late, and what they had dropped was missed",
     11_000_107: "publishes of a client that was gone came to their queue while it was drained",
 }

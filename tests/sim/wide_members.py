@@ -42,11 +42,16 @@ class Comings:
                 self._let_go(dice.choice(here))
 
     def _may_join(self, node: WideNode) -> bool:
-        """It never was there, or nobody takes it for a member any more."""
-        if node.name in self.leaving:
+        """It never was there, or nobody takes it for a member any more.
+
+        Nor does anybody who is down: that it was forgotten is agreed on before it is out of the
+        members, and with a new disk it could vote twice until then. A spare that has not been let
+        in itself knows nothing of that.
+        """
+        if node.name in self.leaving or not self.cluster.up:
             return False
-        members = [it.raft.membership.nodes for it in self.cluster.up]
-        return bool(members) and all(node.name not in names for names in members)
+        others = [it for it in self.cluster.nodes.values() if it.boot and not it.is_absent]
+        return all(node.name not in it.raft.membership.nodes for it in others)
 
     def _join(self, node: WideNode) -> None:
         self.world.note(f"{node.name} joins")

@@ -13,7 +13,7 @@ from logging import Logger
 from typing import Any
 
 from warren.auth.directory import Directory
-from warren.cluster.member_effects import NodesChanged
+from warren.cluster.member_effects import NodesChanged, ViewsChanged
 from warren.engine.agreed import AgreedKeeper
 from warren.engine.engine import Engine
 from warren.engine.remote_queue import RemoteAmqpQueue
@@ -81,6 +81,16 @@ class Mending:
             return False
         self._keeper.nodes_changed(change)
         return True
+
+    def views_changed(self, change: ViewsChanged) -> None:
+        """A master that lets an unused queue go says in which epoch of its view that holds."""
+        for key, view in change.views.items():
+            if not key.isdecimal():
+                continue
+            if view is None:
+                self._shadow.views.pop(int(key), None)
+            else:
+                self._shadow.views[int(key)] = view
 
     def snapshot(self) -> bytes:
         """All definitions, as far as the agreement has brought them again."""

@@ -356,6 +356,8 @@ class NodeCluster(OperatedCluster, PeerOwner):
     def views_changed(self, change: ViewsChanged) -> None:
         """Mirrored queues are held by others than before."""
         self.forking.majority_spoke()
+        if self._mending is not None:
+            self._mending.views_changed(change)
         self.queue_views.changed(change)
 
     def reached(self, index: int) -> None:
