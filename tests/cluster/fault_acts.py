@@ -17,6 +17,8 @@ from warren.testing import Cluster
 END_S = 30.0
 #: How long a node is suspended, or cut off, at least and at most.
 LASTING_S = (0.5, 5.0)
+#: How much longer a run may take for what must happen in it.
+MUST_S = 60.0
 HOUR_MS = 3_600_000
 #: By name, how often each is drawn. What needs more than plain queues on bare nodes is added below.
 ALWAYS = {
@@ -61,6 +63,7 @@ class Chaos:
         self._dice = dice
         self._say = say
         self._disks = disks
+        self._all_must = frozenset(must)
         self._must = list(must)
         drawn = dict(ALWAYS)
         if disks is not None:
@@ -82,11 +85,16 @@ class Chaos:
     def run(self, seconds: float) -> None:
         """One thing after the other, healed in between."""
         until_s = time.monotonic() + seconds
-        while time.monotonic() < until_s:
+        while (now_s := time.monotonic()) < until_s + MUST_S:
+            if now_s >= until_s and not self._must:
+                return
             name = self._must.pop(0) if self._must else self._dice.choice(self._names)
             act, *numbers = name.split(":")
-            getattr(self, f"_{act}")(*(int(number) for number in numbers))
-            self.done[act] = self.done.get(act, 0) + 1
+            if getattr(self, f"_{act}")(*(int(number) for number in numbers)) is False:
+                # It would have been more than may happen. What must happen is tried again.
+                self._must += [name] if name in self._all_must else []
+            else:
+                self.done[act] = self.done.get(act, 0) + 1
             self._rest(0.2, 3.0)
 
     def _node(self) -> int:
@@ -299,14 +307,17 @@ class Chaos:
         time.sleep(seconds)
         self._bad.mend(node)
 
-    def _bit_flip(self) -> None:
-        self._damage(flip_bit, "a bit was flipped at")
+    def _bit_flip(self) -> bool:
+        return self._damage(flip_bit, "a bit was flipped at")
 
-    def _log_cut(self) -> None:
-        self._damage(cut_log, "the log was cut at")
+    def _log_cut(self) -> bool:
+        return self._damage(cut_log, "the log was cut at")
 
-    def _damage(self, damage: Callable[[Cluster, int, random.Random], str], what: str) -> None:
-        """Of a node that is down, when all it has is known to be elsewhere: on a minority."""
+    def _damage(self, damage: Callable[[Cluster, int, random.Random], str], what: str) -> bool:
+        """Of a node that is down, when all it has is known to be elsewhere: on a minority.
+
+        False: it had the only copy of something, and nothing was damaged.
+        """
         node, go_on = self._node(), RingsGoOn(self._cluster)
         with contextlib.suppress(TimeoutError):
             go_on.wait_synchronised()
@@ -315,8 +326,10 @@ class Chaos:
         try:
             go_on.wait_without(node)
         except TimeoutError as error:
-            # It had the only copy of something. That is no minority.
+            is_done = False
             self._say(f"no damage to {node}: {error}")
         else:
+            is_done = True
             self._say(f"{what} {damage(self._cluster, node, self._dice)} of {node}")
         self._start(node)
+        return is_done

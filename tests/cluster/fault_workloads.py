@@ -27,6 +27,7 @@ from fault_clients import (
     end,
 )
 from fault_ledger import Ledger
+from fault_pika import PikaConsumer, PikaProducer
 from rings import Refused, api, mirror
 
 #: A queue that nobody consumes from before the end, and what it gets a second from each node.
@@ -120,7 +121,7 @@ class Workload:
 
 
 class Mixed(Workload):
-    """W1: producers on all nodes, consumers and gets, windows of 1, 100 and 1000."""
+    """W1: producers on all nodes, consumers and gets, windows of 1, 100 and 1000; pika, too."""
 
     async def prepare(self) -> None:
         nodes, windows = self.stage.nodes, (20, 1, 100, 1000)
@@ -136,8 +137,20 @@ class Mixed(Workload):
             self.consume(self.any_node(), ordered)
             self.consume(nodes[0], shared)
             self.consume(nodes[1], shared, kind=Getter)
+        await self._by_pika()
         if self.stage.prefix:
             await self.keep()
+
+    async def _by_pika(self) -> None:
+        """A queue whose clients are of another make."""
+        stage, queue = self.stage, self.name("pika")
+        await self.declare(self.any_node(), queue)
+        self.queues.append(queue)
+        self.ordered.add(queue)
+        cluster, ledger = stage.cluster, stage.ledger
+        self.producers += [PikaProducer(cluster, node, ledger, queue) for node in stage.nodes[:2]]
+        dice, node = stage.own_dice(), self.any_node()
+        self.consumers.append(PikaConsumer(cluster, node, ledger, queue, dice))
 
 
 class DeadLetters(Workload):

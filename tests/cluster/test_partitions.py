@@ -25,6 +25,7 @@ from cluster_clients import (
     refused,
     until_nacked,
 )
+from rings import await_ring, mirror
 
 from warren.testing import Cluster
 
@@ -191,6 +192,31 @@ def test_partitions_that_are_ignored() -> None:
         clients.channel(1).queue_declare("new")
         for node in NODES:
             assert counts(clients.channel(node), "new") == (0, 0)
+
+
+def test_a_ring_that_is_whole_goes_on_without_a_majority() -> None:
+    """Nobody elsewhere can take its place: all who have everything are on this side."""
+    ignoring = Cluster(4, config={"cluster_partition_handling": "ignore"})
+    with ignoring as cluster, Clients(cluster) as clients:
+        both = {"ha-mode": "nodes", "ha-params": cluster.nodes[:2], "ha-sync-mode": "automatic"}
+        mirror(cluster, "^ha$", both)
+        clients.channel(1).queue_declare("ha", durable=True)
+        await_ring(cluster, "ha", master=1, synchronised=(1, 2))
+        channel, elsewhere = clients.confirming(2), clients.confirming(4)
+        publish(elsewhere, "ha", [b"0"])
+        for one in (1, 2):
+            for other in (3, 4):
+                cluster.partition(one, other)
+        # Two of four are no majority, on neither side.
+        eventually(lambda: "has no part in a majority" in cluster.ctl(1, "explain", "ha"))
+        assert "its master goes on" in cluster.ctl(1, "explain", "ha")
+        bodies = [b"%d" % i for i in range(1, 50)]
+        publish(channel, "ha", bodies)
+        cluster.heal()
+        cluster.wait_until_ready()
+        await_ring(cluster, "ha", synchronised=(1, 2))
+        publish(elsewhere, "ha", [b"50"])
+        assert drain(clients.channel(3), "ha") == [b"0", *bodies, b"50"]
 
 
 @pytest.mark.timeout(240)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,20 @@ def test_the_tests_that_the_page_names_are_there(page: Path) -> None:
             elif name.startswith("test_") and f"def {name}(" not in text:
                 missing.append(name)
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_mutants_that_the_page_names_are_there(page: Path) -> None:
+    lines = [line for line in page.read_text().splitlines() if "mutant" in line]
+    names = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]*)+)`", "\n".join(lines)))
+    assert {name for name in names if name not in _words()} == set()
+
+
+@cache
+def _words() -> frozenset[str]:
+    """All names with capitals in the middle in the simulator."""
+    return frozenset(
+        name
+        for path in (ROOT / "tests" / "sim").glob("*.py")
+        for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]*)+\b", path.read_text())
+    )

@@ -128,6 +128,7 @@ def test_copies_keep_to_their_hours(cluster: Cluster, clients: Clients, name: st
         for event in api(cluster, 1, "GET", "/warren/events")
         if event["details"].get("name") == queue
     ]
+    assert "queue.copying_hours_begin" in [event for event, _, _ in seen]
     for other in cluster.nodes[1:]:
         assert ("queue.unsynchronised", other, CAUSES["hours"]) in seen
         assert ("queue.synchronised", other, HAS_ALL) in seen

@@ -268,6 +268,9 @@ def _bring_back(
     (piece,) = [row for row in api(cluster, 1, "GET", "/warren/salvage") if row["queue"] == name]
     assert (piece["node"], piece["messages"]) == (cluster.nodes[node - 1], len(expected))
     assert "dies now" in cluster.ctl(1, "explain", name)
+    told = api(cluster, node, "GET", "/warren/events?names=queue.salvaged")[-1]["details"]
+    assert (told["file"], told["messages"]) == (piece["file"], len(expected))
+    assert told["cause"] == piece["reason"] == "the cluster has gone on without them"
     assert piece["file"] in cluster.ctl(2, "salvage", "list")
     shown = json.loads(cluster.ctl(3, "salvage", "show", piece["file"], "--json"))
     assert [row["payload"].encode() for row in shown] == expected[:10]
