@@ -33,7 +33,7 @@ WEBUI_SOURCES := $(shell find webui/src webui/public -type f) webui/index.html w
 # Node.js of the machine, or the one that $(VENV)/.node has brought.
 NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 
-.PHONY: run demo test check timing lint types layers webui webui-check wheel pictures bench suites crash faults compare soak sim store-sim spark-kills pipeline-kills bench-spark clean
+.PHONY: run demo test check timing lint types layers webui webui-check wheel pictures bench suites crash faults compare soak sim store-sim spark-kills pipeline-kills bench-spark curves clean
 
 # Three nodes, a mirrored queue, a workload, the archive beside it; Ctrl-C ends it.
 run: $(VENV)/.built $(WEBUI)
@@ -150,6 +150,10 @@ pipeline-kills: $(VENV)/.built
 bench-spark: $(VENV)/.built
 	$(BIN)/python tests/spark/bench_connector.py $(BENCH_SPARK) $(BENCH_CONNECTOR)
 	$(BIN)/python tests/spark/bench_pipelines.py $(BENCH_SPARK) $(BENCH_PIPELINES)
+
+# The picture of docs/pipelines.md, of what BENCH_PIPELINES="--curves docs/pipelines/curves.json" has measured.
+curves: $(VENV)/.built
+	$(BIN)/python tests/spark/curves.py
 
 $(VENV)/.installed: requirements/dev.txt
 	@command -v $(PYTHON) >/dev/null || { \

@@ -104,6 +104,20 @@ def test_what_is_missing_is_said_before_spark_starts(
     monkeypatch.setattr(session, "open_session", None)
     assert main(["audit", "--journal", str(tmp_path / "nowhere")]) == 1
     assert f"no event journal in {tmp_path / 'nowhere'}" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    place = str(tmp_path / "file" / "x")
+    for option, words in {
+        "to": ["archive", "--queues", "q", "--to", place],
+        "run": ["replay", "--archive", "a", "--as-published", "--run", place],
+        "out": ["audit", "--journal", str(tmp_path), "--out", place],
+    }.items():
+        assert main(words) == 1
+        said = capsys.readouterr().err
+        assert f"{place} cannot be written to: Not a directory; choose another" in said
+        assert f"--{option}" in said
+    typed = ["typed", "--queues", "q", "--registry", "r", "--to", place]
+    assert main(typed) == 1
+    assert "--to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines import delta, progress
 from warren.spark.pipelines.audit import shaped
+from warren.spark.pipelines.interrupts import interrupts
 from warren.spark.pipelines.problems import reason
 
 CURSOR = "archive"
+#: How often it is looked whether somebody wants a stream to end, in seconds.
+LOOK_S = 1
 #: Files that a task may have open before it begins to sort its rows by where they go.
 OPEN_FILES = 16
 #: What an archive has of each queue.
@@ -231,7 +234,8 @@ def run_stream(
 ) -> None:
     """Give the queues' messages to `take`, batch by batch; a batch may be given again.
 
-    Raises WarrenError: nothing was trimmed of a batch that failed.
+    Raises WarrenError: nothing was trimmed of a batch that failed. An interrupt is the end of one
+    that follows; of others it is a KeyboardInterrupt.
     """
     from warren.spark import register
 
@@ -251,12 +255,16 @@ def run_stream(
     query = writer.start()
     progress.measure_by(lambda: progress.rows_of(query))
     try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        query.stop()
+        with interrupts() as wanted:
+            while not query.awaitTermination(LOOK_S):
+                if wanted.is_set():
+                    query.stop()
+                    break
     except StreamingQueryException as error:
         told = reason(str(error))
         raise WarrenError(f"{told}. Nothing was trimmed of the batch that failed") from error
+    if wanted.is_set() and not follow:
+        raise KeyboardInterrupt
 
 
 # -- compaction ------------------------------------------------------------------------------------

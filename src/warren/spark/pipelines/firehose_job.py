@@ -11,7 +11,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from warren.spark.client import Client
 from warren.spark.errors import Refused, WarrenError
 from warren.spark.pipelines import firehose, report
-from warren.spark.pipelines.journal_reports import html_table, seconds_plot, write_report
+from warren.spark.pipelines.journal_reports import (
+    covered,
+    html_table,
+    seconds_plot,
+    write_report,
+)
 from warren.spark.pipelines.output import say, show, write_tables
 from warren.spark.pipelines.places import local_path
 from warren.spark.pipelines.queue_rows import queue_rows
@@ -58,8 +63,10 @@ def _audit(
         out = local_path(given.out)
         tables = {"firehose_queue": queues, "firehose_undelivered": undelivered}
         write_tables(out, {**tables, "firehose_unflagged": unflagged})
-        parts = _parts(found, queues, undelivered, unflagged)
-        write_report(out / "audit.html", "Delivery audit of a firehose", text, good, parts)
+        seconds = firehose.per_second(found.where(F.col("at").isNotNull())).cache()
+        parts = _parts(seconds, queues, undelivered, unflagged)
+        title, figures = "Delivery audit of a firehose", _tiles(told)
+        write_report(out / "audit.html", title, text, good, parts, figures, covered(seconds))
     return GOOD if good else BAD
 
 
@@ -79,10 +86,7 @@ def _held(client: Client | None, names: list[tuple[Any, ...]]) -> list[tuple[str
 
 def firehose_verdict(queues: list[dict[str, Any]]) -> tuple[bool, str]:
     """Whether all is well, and the sentence that says so."""
-    total = {
-        name: sum(int(row[name] or 0) for row in queues)
-        for name in ("published", "delivered", "redelivered", "undelivered", "unflagged", "missing")
-    }
+    total = _totals(queues)
     good = not total["missing"] and not total["unflagged"]
     seen = f"{total['published']:,} published, {total['delivered']:,} delivered"
     if total["missing"]:
@@ -97,10 +101,36 @@ def firehose_verdict(queues: list[dict[str, Any]]) -> tuple[bool, str]:
     return good, f"{first}: {seen}, {again}"
 
 
+def _totals(queues: list[dict[str, Any]]) -> dict[str, int]:
+    return {
+        name: sum(int(row[name] or 0) for row in queues)
+        for name in ("published", "delivered", "redelivered", "undelivered", "unflagged", "missing")
+    }
+
+
+def _tiles(queues: list[dict[str, Any]]) -> str:
+    total = _totals(queues)
+    is_known = all(row["missing"] is not None for row in queues)
+    missing = ("missing", f"{total['missing']:,}", "wrong" if total["missing"] else "right")
+    return report.tiles(
+        [
+            ("published", f"{total['published']:,}", ""),
+            ("delivered", f"{total['delivered']:,}", ""),
+            missing if is_known else ("not delivered", f"{total['undelivered']:,}", ""),
+            (
+                "again without a flag",
+                f"{total['unflagged']:,}",
+                "wrong" if total["unflagged"] else "right",
+            ),
+            ("redelivered, flagged", f"{total['redelivered']:,}", ""),
+            ("still queued", f"{sum(row['held'] for row in queues):,}" if is_known else "?", ""),
+        ]
+    )
+
+
 def _parts(
-    found: DataFrame, queues: DataFrame, undelivered: DataFrame, unflagged: DataFrame
+    seconds: DataFrame, queues: DataFrame, undelivered: DataFrame, unflagged: DataFrame
 ) -> list[str]:
-    seconds = firehose.per_second(found.where(F.col("at").isNotNull())).cache()
     drawn = seconds_plot(seconds, ("publish", "deliver"))
     busiest = queues.orderBy(F.desc("published"), "vhost", "queue").limit(BARS).collect()
     bars = report.bars(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -365,6 +366,7 @@ def main(
         check_endpoints(given)
         return _run(given, spark)
     except KeyboardInterrupt:
+        sys.stderr.write(f"{prog} {given.name}: interrupted\n")
         return FAILED
     except Exception as error:
         told = explained(error)
@@ -386,6 +388,10 @@ def _run_shown(given: argparse.Namespace, session: SparkSession | None) -> int:
     from warren.spark.pipelines.session import open_session
 
     progress.phase("starting Spark")
+    if session is None and not given.trace:
+        # An interrupt ends a word to Java in the middle; what Spark's libraries log of it, and then
+        # raise, is told in a sentence.
+        logging.disable(logging.CRITICAL)
     spark = session or open_session(given.name, given.memory, given.partitions, given.trace)
     from warren.spark.pipelines import (
         audit_job,

@@ -28,17 +28,21 @@ def local_path(text: str) -> Path:
 
 
 def check_places(given: argparse.Namespace) -> None:
-    """Raises WarrenError when a directory is no local one, or --out cannot be written to."""
+    """Raises WarrenError when a directory is no local one, or cannot be written to."""
     for name in ("archive", "firehose_archive", "run", "out"):
         if text := getattr(given, name, None):
             local_path(text)
     for text in getattr(given, "journal", None) or ():
         if not (place := local_path(text)).is_dir():
             raise WarrenError(f"there is no event journal in {place}: name a node's directory")
+    written = ["out", "run"]
     if given.name in {"archive", "typed"}:
         local_path(given.to)
-    if out := getattr(given, "out", None):
-        _probe(local_path(out))
+        # What is compacted is there, or there is nothing to compact.
+        written += [] if getattr(given, "compact", False) else ["to"]
+    for name in written:
+        if text := getattr(given, name, None):
+            _probe(local_path(text), name)
 
 
 def check_endpoints(given: argparse.Namespace) -> None:
@@ -71,14 +75,14 @@ def _is_open(endpoint: str) -> bool:
         return False
 
 
-def _probe(out: Path) -> None:
+def _probe(place: Path, option: str) -> None:
     """An audit of a large journal takes its time: it is not to fail in the end only."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".probe"
+        place.mkdir(parents=True, exist_ok=True)
+        probe = place / ".probe"
         probe.write_text("")
         probe.unlink()
     except OSError as error:
         raise WarrenError(
-            f"{out} cannot be written to: {error.strerror}; choose another place with --out"
+            f"{place} cannot be written to: {error.strerror}; choose another place with --{option}"
         ) from error
