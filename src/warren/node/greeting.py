@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import warren
 from warren.config.settings import Settings
+from warren.management.web_ui import is_built
 from warren.node.data_directory import shown_data_dir
 from warren.node.node import Node
 
@@ -74,11 +75,17 @@ def _operating_lines(node: Node | None) -> list[str]:
     if node is None or node.operating is None:
         return []
     api, metrics = node.operating.url("http"), node.operating.url("http/prometheus")
-    lines = [f"  HTTP   {api}/  (web UI; the API is below /api)"] if api is not None else []
+    lines = [f"  HTTP   {api}/  ({_what_is_there()})"] if api is not None else []
     if metrics is not None:
         path = node.settings.prometheus.path.strip("/")
         lines.append(f"  Stats  {metrics}/{path}")
     return lines
+
+
+def _what_is_there() -> str:
+    if is_built():
+        return "web UI; the API is below /api"
+    return "the API is below /api; the web UI was not built, which needs Node.js"
 
 
 def operating_notes(node: Node) -> list[str]:
