@@ -18,6 +18,7 @@ import pika
 import pytest
 
 import warren
+from warren.node import greeting
 
 WARREN = [sys.executable, "-m", "warren"]
 #: Promised: a second from the start of the process.
@@ -100,6 +101,12 @@ def test_what_it_prints(dev: Command) -> None:
     assert attempt.startswith("  Try    ")
     assert data == "  Data   in memory, gone when it stops"
     assert stop == "  Stop   Ctrl-C"
+
+
+def test_it_says_whether_there_is_a_web_ui(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_built, said in ((True, "web UI; the API is"), (False, "the web UI was not built")):
+        monkeypatch.setattr("warren.node.greeting.is_built", lambda is_it=is_built: is_it)
+        assert said in greeting._what_is_there()
 
 
 def test_the_command_to_try_works(dev: Command) -> None:
