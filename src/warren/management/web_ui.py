@@ -49,11 +49,6 @@ class _File:
     tag: str
 
 
-def is_built(folder: Path = FOLDER) -> bool:
-    """Whether this installation has the files."""
-    return (folder / INDEX).exists()
-
-
 class WebUi:
     """The files are read when somebody asks for the first of them."""
 

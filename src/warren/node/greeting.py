@@ -13,10 +13,11 @@ from urllib.parse import quote
 
 import warren
 from warren.config.settings import Settings
-from warren.management.web_ui import is_built
 from warren.node.data_directory import shown_data_dir
 from warren.node.node import Node
 
+#: In the package, where it was built; its module takes long to import.
+WEB_UI = Path(warren.__file__).parent / "management" / "ui" / "index.html"
 #: A first conversation with the broker in each client library, the handiest first.
 _TRIES = {
     "pika": (
@@ -83,7 +84,7 @@ def _operating_lines(node: Node | None) -> list[str]:
 
 
 def _what_is_there() -> str:
-    if is_built():
+    if WEB_UI.exists():
         return "web UI; the API is below /api"
     return "the API is below /api; the web UI was not built, which needs Node.js"
 
