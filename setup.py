@@ -30,8 +30,12 @@ class BuildPy(build_py):
             if shutil.which("npm") is None:
                 sys.stderr.write("no npm: the package will be without the web UI\n")
             else:
-                for command in (["ci", "--loglevel", "error"], ["run", "-s", "build"]):
-                    subprocess.run(["npm", *command], cwd="webui", check=True)
+                try:
+                    for command in (["ci", "--loglevel", "error"], ["run", "-s", "build"]):
+                        subprocess.run(["npm", *command], cwd="webui", check=True)
+                except (OSError, subprocess.CalledProcessError) as error:
+                    # The broker is worth having without it: a registry may be out of reach.
+                    sys.stderr.write(f"{error}: the package will be without the web UI\n")
         super().run()
 
 

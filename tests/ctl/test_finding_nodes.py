@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pika
 import pytest
 
 from warren.ctl import client as client_module
@@ -15,6 +17,7 @@ from warren.ctl.client import Client
 from warren.ctl.main import run
 from warren.testing import Broker, Cluster
 
+WAIT_S = 30.0
 Said = tuple[int, str, str]
 Ctl = Callable[..., Said]
 
@@ -87,12 +90,28 @@ def test_of_a_cluster_any_node_will_do(here: Ctl, monkeypatch: pytest.MonkeyPatc
     with Cluster(3) as cluster:
         monkeypatch.setenv("WARREN_RUNTIME_DIR", str(cluster._sockets))
         cluster.kill(1)
+        # One that stands still is passed over.
+        cluster.pause(2)
+        assert here("list_users", "-q")[0] == 0
+        cluster.resume(2)
+        cluster.wait_until_ready()
         assert here("pub", "orders", "x")[0] == 0
         assert here("list_queues", "-q", "name")[1] == "name\norders\n"
         # What is about one node wants its name, of which the part before the @ is enough.
         status, _, err = here("stop_app")
         assert (status, "(node2@localhost, node3@localhost)" in err) == (69, True)
         assert here("-n", "node3", "ping")[0] == 0
+        # Whoever declares one of these may think that it is on several nodes.
+        with pika.BlockingConnection(pika.URLParameters(cluster.url(2))) as connection:
+            kind = {"x-queue-type": "quorum"}
+            connection.channel().queue_declare("safe", durable=True, arguments=kind)
+        said = "queue 'safe' in vhost '/' was declared as a quorum queue"
+        assert said in here("-n", "node2", "doctor")[1]
+        policy = '{"ha-mode": "all", "ha-sync-mode": "automatic"}'
+        assert here("set_policy", "ha", "^safe$", policy)[0] == 0
+        until_s = time.monotonic() + WAIT_S
+        while said in here("-n", "node2", "doctor")[1]:
+            assert time.monotonic() < until_s
         # One that lets no clients in is not chosen.
         assert here("-n", "node2", "stop_app")[0] == 0
         assert here("cluster_status", "-q")[0] == 0

@@ -17,6 +17,7 @@ ONE_NODE = "tests/docs/test_scenes.py::test_on_one_node"
 MIRRORED = "tests/docs/test_scenes.py::test_mirrored_queues"
 CLUSTERING = "tests/docs/test_scenes.py::test_clustering"
 CELERY = "tests/docs/test_pages.py::test_celery_as_the_readme_says"
+HELLO = "tests/docs/test_pages.py::test_a_first_message"
 README_CTL = "tests/docs/test_pages.py::test_warrenctl_as_the_readme_says"
 STARTS = "tests/docs/test_pages.py::test_warren_commands_on_the_pages_work"
 IS_THERE = "tests/docs/test_commands.py::test_commands_of_warrenctl"
@@ -46,6 +47,7 @@ PLAN: list[tuple[str, str, Way]] = [
     ("*", "pip install *", Parsed(FETCHES)),
     ("README.md", "celery *", By(CELERY)),
     ("README.md", "python -c *", By(CELERY)),
+    ("README.md", "python hello.py", By(HELLO)),
     ("*", "warren cluster*", By(TRY_OUT)),
     ("*", "warren dev", By(STARTS)),
     ("*", "warren serve", By(STARTS)),
@@ -59,7 +61,8 @@ PLAN: list[tuple[str, str, Way]] = [
     ("*", "spark-submit *", By(SUBMIT)),
     # No command as it stands: the name of one.
     ("README.md", "warrenctl join_cluster", By(IS_THERE)),
-    ("README.md", "warrenctl mirrors QUEUE", By(ONE_NODE)),
+    ("README.md", "warrenctl set_policy *", By(TRY_OUT)),
+    ("README.md", "warrenctl * ha.orders*", By(TRY_OUT)),
     ("README.md", "warrenctl *", By(README_CTL)),
     ("docs/operations/clustering.md", "warrenctl -n warren1@localhost *", By(TRY_OUT)),
     ("docs/operations/clustering.md", "warrenctl *", By(CLUSTERING)),

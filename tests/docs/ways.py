@@ -186,8 +186,10 @@ def _wrong_with_pipeline(words: list[str]) -> str | None:
 
 
 def wrong_with_pip(words: list[str]) -> str | None:
-    """What is to be installed: this tree, or an extra of it."""
+    """What is to be installed: this tree, an extra of it, or what tests have installed, too."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    if words[-1] in project["optional-dependencies"]["dev"]:
+        return None
     found = re.fullmatch(rf"(?:{project['name']}|\.)(?:\[(\w+)\])?", words[-1])
     if found is None:
         return f"{words[-1]} is not ours"

@@ -18,6 +18,8 @@ import pika
 import pytest
 
 import warren
+from warren.management import web_ui
+from warren.node import greeting
 
 WARREN = [sys.executable, "-m", "warren"]
 #: Promised: a second from the start of the process.
@@ -100,6 +102,32 @@ def test_what_it_prints(dev: Command) -> None:
     assert attempt.startswith("  Try    ")
     assert data == "  Data   in memory, gone when it stops"
     assert stop == "  Stop   Ctrl-C"
+
+
+def test_it_says_whether_there_is_a_web_ui(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert (greeting.WEB_UI.parent, greeting.WEB_UI.name) == (web_ui.FOLDER, web_ui.INDEX)
+    for place, said in ((__file__, "web UI; the API is"), ("nowhere", "the web UI was not built")):
+        monkeypatch.setattr(greeting, "WEB_UI", tmp_path / place)
+        assert said in greeting._what_is_there()
+
+
+def test_warrenctl_finds_it_at_once(tmp_path: Path) -> None:
+    """The moment it says that it is ready, however busy the machine is."""
+    env = {**os.environ, "WARREN_RUNTIME_DIR": str(tmp_path), "WARREN_NODENAME": "soon@here"}
+    tmp_path.chmod(0o700)
+    free = ["--port", "0", "--http-port", "0", "--metrics-port", "0"]
+    command = [sys.executable, "-m", "warren", "dev", *free]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            process.stdout.readline()
+            assert (tmp_path / "soon@here.sock").is_socket()
+            asked = [sys.executable, "-m", "warren.ctl.main", "ping"]
+            subprocess.run(asked, env=env, stdout=subprocess.DEVNULL, timeout=60, check=True)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_to_try_works(dev: Command) -> None:

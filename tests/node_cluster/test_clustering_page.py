@@ -26,11 +26,18 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
 
 
-def test_the_try_out_works(tmp_path: Path) -> None:
+def of_the_readme() -> str:
+    """Its commands for a cluster."""
+    text = (PAGE.parents[2] / "README.md").read_text()
+    (found,) = re.findall(r"^```console\n(\$ warren cluster up.*?)^```$", text, re.M | re.S)
+    return str(found)
+
+
+@pytest.mark.parametrize("block", [blocks("console")[0], of_the_readme()], ids=["page", "README"])
+def test_the_try_out_works(block: str, tmp_path: Path) -> None:
     """With other ports, which give the nodes other names: the usual ones may be taken here."""
-    block = blocks("console")[0]
     port = free_first_port(3)
-    lines = [shlex.split(line.removeprefix("$ ")) for line in block.splitlines()]
+    lines = [shlex.split(line.removeprefix("$ "), comments=True) for line in block.splitlines()]
     assert lines[0] == ["warren", "cluster", "up", "-n", "3"]
     lines[0] += ["--port", str(port)]
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"

@@ -208,6 +208,32 @@ def test_the_first_example_of_the_page_runs(
     assert "|orders|  2|   2|" in capsys.readouterr().out
 
 
+def test_the_stream_of_the_page_runs(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    publish(broker, "orders", 0, 3)
+    publish(broker, "invoices", 3, 2)
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    example = page.split("```python\n")[2].split("```")[0]
+    password = tmp_path / "password"
+    password.write_text("guest")
+    for shown, meant in {
+        "http://node-1:15672,http://node-2:15672": broker.http_url,
+        '"archiver"': '"guest"',
+        "/etc/warren/archiver": str(password),
+        "/lake": str(tmp_path / "lake"),
+    }.items():
+        assert shown in example
+        example = example.replace(shown, meant)
+    names: dict[str, Any] = {"spark": spark}
+    exec(example, names)
+    query = names["query"]
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    rows = spark.read.parquet(str(tmp_path / "lake" / "orders")).groupBy("queue").count().collect()
+    assert {row["queue"]: row["count"] for row in rows}["invoices"] == 2
+
+
 def test_columns(spark: SparkSession, broker: Broker) -> None:
     publish(broker, "columns", 0, 1)
     table = spark.read.format("warren").options(endpoints=broker.http_url, queues="columns").load()

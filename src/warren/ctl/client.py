@@ -18,6 +18,8 @@ from warren.base.runtime import is_private
 from warren.ctl.errors import BAD_DATA, NO_PERMISSION, SOFTWARE, TIMEOUT, UNAVAILABLE, CtlError
 
 CHUNK_BYTES = 256 * 1024
+#: How long a node may take to say what its cluster is, before another one is asked.
+CHOICE_S = 3.0
 #: How long nothing is said at a terminal while the node does not answer.
 SILENCE_S = 3.0
 #: A node that has nothing to tell says so more often than this.
@@ -278,7 +280,7 @@ def make_client(
         return Client(socket_of(node), None, None, timeout_s)
 
     def ask(path: Path, what: str) -> object:
-        return Client(path, None, None, timeout_s).get(what)
+        return Client(path, None, None, CHOICE_S).get(what)
 
     return Client(only_socket(is_wide, ask), None, None, timeout_s)
 

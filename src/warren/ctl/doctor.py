@@ -193,7 +193,8 @@ def _queues(run: Run) -> Iterator[Finding]:
 
 
 def _mirrors(run: Run) -> Iterator[Finding]:
-    wanted = "name,vhost,node,damage,slave_nodes,synchronised_slave_nodes,messages"
+    wanted = "name,vhost,node,damage,slave_nodes,synchronised_slave_nodes,messages,arguments"
+    is_alone = len(run.client.get("/nodes?columns=name")) < 2
     page = 1
     while True:
         path = f"/queues?page={page}&page_size={ROWS_AT_A_TIME}&columns={wanted}"
@@ -204,6 +205,15 @@ def _mirrors(run: Run) -> Iterator[Finding]:
                 yield (
                     f"{name} is damaged: {row['damage']}",
                     "what could be saved is in the data directory; publish the rest again",
+                )
+            declared = row.get("arguments", {}).get("x-queue-type")
+            if declared == "quorum" and not row.get("slave_nodes") and not is_alone:
+                yield (
+                    f"{name} was declared as a quorum queue, which is an ordinary one here, and "
+                    "has no mirrors: it is on one node",
+                    f"a policy mirrors it: warrenctl -p {row['vhost']} set_policy ha-quorum "
+                    f"'^{row['name']}$' "
+                    """'{"ha-mode": "exactly", "ha-params": 3, "ha-sync-mode": "automatic"}'""",
                 )
             lacking = set(row.get("slave_nodes") or ()) - set(
                 row.get("synchronised_slave_nodes") or ()

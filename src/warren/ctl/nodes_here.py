@@ -60,7 +60,7 @@ def only_socket(is_wide: bool, ask: Ask) -> Path:
 
 def _one_of_cluster(found: Sequence[Path], ask: Ask) -> Path | None:
     """The first that serves clients, where all of them are nodes of one cluster."""
-    serving = None
+    answered = None
     for path in found:
         try:
             status = ask(path, "/warren/cluster/status")
@@ -71,9 +71,10 @@ def _one_of_cluster(found: Sequence[Path], ask: Ask) -> Path | None:
         known = {control_socket(row["name"]).name for row in status["nodes"]}
         if {other.name for other in found} - known:
             return None
-        if serving is None and status["app_running"]:
-            serving = path
-    return serving or found[0]
+        if status["app_running"]:
+            return path
+        answered = answered or path
+    return answered
 
 
 def why_unreachable(path: Path | None, address: tuple[str, int] | None, error: OSError) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import errno
 import ipaddress
 import socket
 import ssl
@@ -23,7 +22,6 @@ from aiohttp import web
 
 from warren.auth.directory import CredentialsRefused
 from warren.auth.users import OPERATOR, User
-from warren.base.runtime import is_private
 from warren.management import (
     dead_letter_causes,
     remote_queues,
@@ -51,6 +49,7 @@ from warren.management import (
 from warren.management.call import TRUSTED, Answer, Call, Reply, Route, check_access
 from warren.management.caller import Caller
 from warren.management.context import Context
+from warren.management.control_socket import listen_at
 from warren.management.encode import to_json
 from warren.management.errors import REFUSALS, ApiError, as_api_error, not_found
 from warren.management.listing import HEADERS, send_json
@@ -381,20 +380,14 @@ class ManagementServer:
         self._runners.append(runner)
         await web.SockSite(runner, listening, ssl_context=tls).start()
 
-    async def listen_unix(self, path: Path) -> None:
-        """Open the socket that needs no password; only this user may connect. Raises OSError."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not is_private(path.parent):
-            raise OSError(errno.EPERM, "others may write to its directory")
-        if await _is_alive(path):
-            raise OSError(errno.EADDRINUSE, "another node of this name is running")
-        path.unlink(missing_ok=True)
+    async def listen_unix(self, path: Path, listening: socket.socket | None = None) -> None:
+        """Serve the socket that needs no password; only this user may connect. Raises OSError."""
+        listening = listening if listening is not None else listen_at(path)
+        self._socket_path = path
         runner = web.AppRunner(self.make_app(trusted=True), access_log=None)
         await runner.setup()
         self._runners.append(runner)
-        await web.UnixSite(runner, str(path)).start()
-        path.chmod(0o600)
-        self._socket_path = path
+        await _ControlSite(runner, listening).start()
 
     async def stop(self) -> None:
         """Close all listeners."""
@@ -403,6 +396,24 @@ class ManagementServer:
         self._runners.clear()
         if self._socket_path is not None:
             self._socket_path.unlink(missing_ok=True)
+
+
+class _ControlSite(web.BaseSite):
+    """Serves a unix socket that listens already; aiohttp's own makes one."""
+
+    def __init__(self, runner: web.AppRunner, listening: socket.socket) -> None:
+        super().__init__(runner)
+        self._listening = listening
+
+    @property
+    def name(self) -> str:
+        return str(self._listening.getsockname())
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._runner.server is not None
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(self._runner.server, sock=self._listening)
 
 
 def find_route(
@@ -433,14 +444,3 @@ def _fits(route: Route, request: web.Request, prefix: str) -> bool:
     return len(given) == len(wanted) and all(
         step.startswith("{") or step == part for step, part in zip(wanted, given, strict=True)
     )
-
-
-async def _is_alive(path: Path) -> bool:
-    if not path.exists():
-        return False
-    try:
-        _, writer = await asyncio.open_unix_connection(str(path))
-    except OSError:
-        return False
-    writer.close()
-    return True

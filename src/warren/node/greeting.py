@@ -16,6 +16,8 @@ from warren.config.settings import Settings
 from warren.node.data_directory import shown_data_dir
 from warren.node.node import Node
 
+#: In the package, where it was built; its module takes long to import.
+WEB_UI = Path(warren.__file__).parent / "management" / "ui" / "index.html"
 #: A first conversation with the broker in each client library, the handiest first.
 _TRIES = {
     "pika": (
@@ -74,11 +76,17 @@ def _operating_lines(node: Node | None) -> list[str]:
     if node is None or node.operating is None:
         return []
     api, metrics = node.operating.url("http"), node.operating.url("http/prometheus")
-    lines = [f"  HTTP   {api}/  (web UI; the API is below /api)"] if api is not None else []
+    lines = [f"  HTTP   {api}/  ({_what_is_there()})"] if api is not None else []
     if metrics is not None:
         path = node.settings.prometheus.path.strip("/")
         lines.append(f"  Stats  {metrics}/{path}")
     return lines
+
+
+def _what_is_there() -> str:
+    if WEB_UI.exists():
+        return "web UI; the API is below /api"
+    return "the API is below /api; the web UI was not built, which needs Node.js"
 
 
 def operating_notes(node: Node) -> list[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from warren.config.settings import TlsSettings
 from warren.management.bringing_back import SalvageReturns
 from warren.management.context import Context, ListenerFacts
+from warren.management.control_socket import listen_at
 from warren.management.events import EventLog
 from warren.management.rebalancer import Rebalancer
 from warren.management.sampler import Sampler
@@ -86,6 +87,7 @@ class Operating:
         #: What could not be opened, where that was to be no reason not to start.
         self.notes: list[str] = []
         self._doors: list[_Door] = []
+        self._control: tuple[Path, socket.socket] | None = None
         self._server: ManagementServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._questions = None if node.cluster is None else node.cluster.questions
@@ -120,8 +122,21 @@ class Operating:
             self.context.shovels.start()
         if self.context.rebalancer is not None:
             self.context.rebalancer.start()
+        if control_socket is not None:
+            self._open_control(control_socket)
         loop = asyncio.get_running_loop()
-        self._serving = loop.create_task(self._serve(control_socket))
+        self._serving = loop.create_task(self._serve())
+
+    def _open_control(self, path: Path) -> None:
+        """Before anybody hears that the node is ready: who connects at once is answered soon."""
+        try:
+            self._control = path, listen_at(path)
+        except OSError as error:
+            logger("management").warning(
+                "no control socket at %s: %s; warrenctl cannot reach this node there",
+                path,
+                error.strerror,
+            )
 
     def _open(
         self, key: str, ip: str | None, port: int, tls: TlsSettings | None, forgiving: bool
@@ -142,14 +157,14 @@ class Operating:
         facts = ListenerFacts(protocol, str(host), int(bound), context is not None)
         self.context.http_listeners.append(facts)
 
-    async def _serve(self, control_socket: Path | None) -> None:
+    async def _serve(self) -> None:
         try:
-            await self._answer(control_socket)
+            await self._answer()
         except Exception:
             logger("management").exception("the management API cannot be started")
             raise
 
-    async def _answer(self, control_socket: Path | None) -> None:
+    async def _answer(self) -> None:
         loop = asyncio.get_running_loop()
         make_server, make_metrics_app = await loop.run_in_executor(None, _import_servers)
         server = self._server = make_server(self.context)
@@ -158,15 +173,10 @@ class Operating:
         for door in self._doors:
             app = make_metrics_app(self.context) if door.is_metrics else server.make_app()
             await server.serve(app, door.listening, door.tls)
-        if control_socket is not None:
-            try:
-                await server.listen_unix(control_socket)
-            except OSError as error:
-                logger("management").warning(
-                    "no control socket at %s: %s; warrenctl cannot reach this node there",
-                    control_socket,
-                    error.strerror,
-                )
+        if self._control is not None:
+            await server.listen_unix(*self._control)
+            # From now on it is the server's, to be closed and taken away once.
+            self._control = None
 
     async def ready(self) -> None:
         """Returns when requests are answered; raises what kept them from being."""
@@ -195,6 +205,11 @@ class Operating:
         for door in self._doors:
             door.listening.close()
         self._doors.clear()
+        if self._control is not None:
+            path, listening = self._control
+            self._control = None
+            listening.close()
+            path.unlink(missing_ok=True)
         self.context.http_listeners.clear()
 
     def url(self, protocol: str = "http") -> str | None:
