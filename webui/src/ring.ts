@@ -83,9 +83,9 @@ function hop(from: Spot, to: Spot, center: number, size: number, isLast: boolean
   };
 }
 
-function lagText({ sync, synchronised, lag_messages: lag }: Replica): string {
+function lagText({ sync, synchronised, lacks_messages: lacks, lag_messages: lag }: Replica): string {
   if (sync) return `${Math.floor(percent(sync.done, sync.total))} % copied`;
-  if (!synchronised) return "lacks messages";
+  if (!synchronised) return `lacks ${lacks ? count(lacks) : "messages"}`;
   return lag ? `${count(lag)} behind` : "no lag";
 }
 

@@ -78,6 +78,7 @@ export interface Replica {
   online?: boolean;
   position?: number | null;
   applied?: number | null;
+  lacks_messages?: number | null;
   lag_messages?: number | null;
   lag_bytes?: number | null;
   lag_seconds?: number | null;

@@ -83,6 +83,11 @@ test("a hop to a mirror that is filled says how far that is", () => {
   expect(hops[0]!.label).toBe("45 % copied");
 });
 
+test("a hop to a mirror that nobody fills says how much it lacks", () => {
+  const lacking = replica("n2", "learner", { synchronised: false, lacks_messages: 18_583 });
+  expect(draw([replica("n1", "master"), lacking], 200, 100, 30).hops[0]!.label).toBe("lacks 18,583");
+});
+
 test("no more ground is shown than is drawn on, and all of that", () => {
   const { spots, hops } = draw(ring, 200, 100, 30);
   const box = boundsOf(spots, hops, 30);
