@@ -334,6 +334,8 @@ def bench_flow(base: Path, name: str, rounds: int, words: list[str]) -> None:
         f"(at most {JOURNAL_PERCENT:.0f}: {verdict}); the broker's CPU for a message "
         f"{statistics.median(costs[False]):.2f} and {statistics.median(costs[True]):.2f} µs",
     )
+    spread = [" ".join(f"{rate / 1000:,.0f}" for rate in rates[is_on]) for is_on in (False, True)]
+    say("", f"k/s, round by round: off {spread[0]}; on {spread[1]}")
 
 
 def noted(journal: Path) -> int:
