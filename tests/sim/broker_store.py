@@ -46,9 +46,10 @@ class NodeStore:
         self.damages = recovery.damages
         engine.mirrors.is_cut = recovery.is_cut
         engine.mirrors.on_registered = self._all_is_told
-        if keep_damage(self.platter, bool(recovery.damages)):
+        if keep_damage(self.platter, bool(recovery.damages), engine.mirrors.is_damaged):
             engine.mirrors.doubt()
             self.keeper.is_doubtful = True
+        engine.mirrors.is_doubtful = engine.mirrors.is_damaged
         self.journal.start(self.log)
         self.keeper.attach()
         self.upkeep = Upkeep(self.journal, self.platter, self.keeper.snapshot, plan.upkeep)

@@ -53,7 +53,7 @@ def _never(_: Any) -> bool:
     return False
 
 
-def _only_what_is_found(_files: Any, is_found: bool) -> bool:
+def _only_what_is_found(_files: Any, is_found: bool, _is_partial: bool = False) -> bool:
     return is_found
 
 

@@ -78,6 +78,14 @@ def test_a_cut_is_known_wherever_the_power_fails() -> None:
     pytest.fail("a recovery never ended")
 
 
+def test_copies_that_are_broken_by_themselves_are_all_doubted_at_the_next_start() -> None:
+    """By then a checkpoint may be of what is left of them."""
+    disk = _disk_with_records()
+    assert not keep_damage(disk, False, is_partial=True)
+    disk.cut_power()
+    assert keep_damage(disk, False)
+
+
 def test_damage_is_known_until_it_is_told() -> None:
     disk = _disk_with_records()
     assert not keep_damage(disk, False)

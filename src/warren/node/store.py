@@ -89,7 +89,7 @@ class NodeStore:
             recovery.run(self._load, self.keeper.apply)
             # Without a cluster there is nobody to be told.
             self.is_damaged = engine.mirrors is not None and keep_damage(
-                self.files, bool(recovery.damages)
+                self.files, bool(recovery.damages), engine.mirrors.is_damaged
             )
             writer = LogWriter(
                 log_path,
@@ -141,6 +141,7 @@ class NodeStore:
             mirrors.on_registered = self._all_is_told
             if self.is_damaged:
                 mirrors.doubt()
+            mirrors.is_doubtful = mirrors.is_damaged
         if self.is_damaged and isinstance(self.keeper, AgreedKeeper):
             self.keeper.is_doubtful = True
 

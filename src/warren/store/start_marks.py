@@ -36,8 +36,12 @@ def clear_mark(files: Files, mark: str) -> None:
         files.sync_names()
 
 
-def keep_damage(files: WritableFiles, is_found: bool) -> bool:
-    """Whether something is missing: a start has found it, this one or one that told nobody."""
-    if is_found:
+def keep_damage(files: WritableFiles, is_found: bool, is_partial: bool = False) -> bool:
+    """Whether something is missing: a start has found it, this one or one that told nobody.
+
+    `is_partial`: only some copies may lack something. It is known which, but not at the next start.
+    """
+    is_damaged = is_found or is_marked(files, DAMAGE_MARK)
+    if is_damaged or is_partial:
         set_mark(files, DAMAGE_MARK)
-    return is_marked(files, DAMAGE_MARK)
+    return is_damaged
