@@ -58,7 +58,7 @@ test: check
 	$(STEP) "store and fuzzing" 1200 $(BIN)/pytest -q -n 2 --dist worksteal tests/store tests/fuzz
 	$(AGAIN) "sockets and processes" 1500 $(BIN)/pytest -q -n 2 --dist worksteal --timeout=300 $(REST)
 	$(AGAIN) "clusters" 1800 $(BIN)/pytest -q -n 2 --timeout=300 --dist loadfile $(CLUSTERS)
-	$(AGAIN) "Spark" 1500 $(BIN)/pytest -q tests/spark
+	$(AGAIN) "Spark" 1500 $(BIN)/pytest -q -n 2 --dist worksteal tests/spark
 	$(AGAIN) "mirrored queues" 1800 $(BIN)/pytest -q -n 2 --timeout=300 --dist loadfile -m "not faults" $(MIRRORS)
 	$(STEP) "mirrored queues under faults" 1800 $(BIN)/pytest -q -n 2 --dist worksteal --timeout=600 -m faults $(MIRRORS)
 	@sh tests/ui/get_chromium.sh

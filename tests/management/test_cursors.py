@@ -208,6 +208,23 @@ def test_a_long_batch_is_admitted_in_slices(broker: Broker, client: Client) -> N
             assert told["admitted"] == (there[count] if count < len(there) else 700)
 
 
+def test_long_blocks_share_their_buffers_and_nothing_else(broker: Broker, client: Client) -> None:
+    """Of two queues, whose messages are of different lengths, read in turns: what is there."""
+    for queue, size in (("wide", 300), ("narrow", 90)):
+        Publisher(broker, queue)
+        bodies = [b"%d" % n * (size // 5) for n in range(12_000)]
+        count = len(bodies)
+        rows = {"exchange": [""] * count, "routing_key": [queue] * count, "body": bodies}
+        told = client.stage(queue, 1, "0", "0", from_batch(pa.RecordBatch.from_pydict(rows)))
+        client.commit(queue, 1, [["0", "0", told["staged"]]])
+    for queue, size in (("wide", 300), ("narrow", 90), ("wide", 300), ("narrow", 90)):
+        found = []
+        while len(found) < 12_000:
+            block = Block(client.read_range(queue, {"from": len(found)}))
+            found += block.column("body", pa.binary()).to_pylist()
+        assert found == [b"%d" % n * (size // 5) for n in range(12_000)]
+
+
 def test_positions_by_time(broker: Broker, client: Client) -> None:
     publisher = Publisher(broker, "timed")
     client.open_cursor("timed", "c", {})

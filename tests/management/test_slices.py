@@ -7,15 +7,18 @@ programs on the machine do not change.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import pika
 import pyarrow as pa
 import pytest
 
 from management.api import Api
-from warren.management.pace import CALM_SLICE_S, LIST_SLICE_S
+from warren.management.pace import ALONE_SLICE_S, CALM_SLICE_S, LIST_SLICE_S
 from warren.model.queue_arguments import QueueDeclaration
 from warren.node.node import Node
 from warren.spark.blocks import Block, from_batch
@@ -29,8 +32,8 @@ QUEUES = 10_000
 TURN_MS, LONGER_TURNS_MAX = 10.0, 2
 #: What a list works at a time.
 SLICE_MS = LIST_SLICE_S * 1000
-#: So many rows are some blocks; and what is worked at a time.
-ROWS, BLOCK_SLICE_MS = 60_000, CALM_SLICE_S * 1000
+#: So many rows are some blocks; and what is worked at a time while a client is there, and alone.
+ROWS, BLOCK_SLICE_MS, ALONE_SLICE_MS = 60_000, CALM_SLICE_S * 1000, ALONE_SLICE_S * 1000
 
 
 @pytest.fixture(scope="module")
@@ -117,15 +120,42 @@ def test_pages_of_a_long_list(crowded: Broker) -> None:
     assert (page["page_count"], page["total_count"]) == (100, QUEUES)
 
 
-def check_slices(turns: Turns) -> None:
-    slices = [time_ms for time_ms in turns.times_ms if time_ms > BLOCK_SLICE_MS / 2]
+def check_slices(turns: Turns, slice_ms: float, factors: tuple[int, int]) -> None:
+    """Half of the slices, and nine of ten, are no longer than so many times what is meant."""
+    slices = [time_ms for time_ms in turns.times_ms if time_ms > slice_ms / 2]
     assert len(slices) > 10
-    assert slices[len(slices) // 2] < BLOCK_SLICE_MS * 3
-    assert slices[int(len(slices) * 0.9)] < BLOCK_SLICE_MS * 8
+    assert slices[len(slices) // 2] < slice_ms * factors[0]
+    assert slices[int(len(slices) * 0.9)] < slice_ms * factors[1]
 
 
-def test_ranges_are_read_and_trimmed_in_short_slices(tmp_path: Path) -> None:
-    """As short as what a publish takes that meets nobody."""
+@contextmanager
+def publishing(url: str) -> Iterator[None]:
+    """A client that publishes, message by message, for as long as the block lasts."""
+    over = threading.Event()
+
+    def publish() -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(url))
+        channel = connection.channel()
+        channel.queue_declare("beside", durable=True)
+        channel.confirm_delivery()
+        while not over.is_set():
+            channel.basic_publish("", "beside", b"x" * 200, pika.BasicProperties(delivery_mode=2))
+        connection.close()
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_ranges_are_read_and_trimmed_in_short_slices(tmp_path: Path, is_alone: bool) -> None:
+    """Shorter than what a publish takes that meets nobody; no longer than that when nobody is there
+    to publish."""
+    slice_ms, factors = (ALONE_SLICE_MS, (2, 3)) if is_alone else (BLOCK_SLICE_MS, (3, 8))
     with Broker(http=True, data_dir=tmp_path) as broker:
         client = Client(read_options({"endpoints": broker.http_url}))
         broker.call(
@@ -139,10 +169,12 @@ def test_ranges_are_read_and_trimmed_in_short_slices(tmp_path: Path) -> None:
         client.commit("p", 1, [["0", "0", told["staged"]]])
         cursor = client.open_cursor("long", "c", {"mode": "drain"})
         read = 0
-        with Turns(broker) as turns:
-            while read < ROWS:
-                read = Block(client.read_range("long", {"from": read, "to": ROWS})).end
-        check_slices(turns)
-        with Turns(broker) as turns:
-            client.trim("long", "c", {"token": cursor["token"], "upto": ROWS})
-        check_slices(turns)
+        with nullcontext() if is_alone else publishing(broker.url):
+            time.sleep(0.2)
+            with Turns(broker) as turns:
+                while read < ROWS:
+                    read = Block(client.read_range("long", {"from": read, "to": ROWS})).end
+            check_slices(turns, slice_ms, factors)
+            with Turns(broker) as turns:
+                client.trim("long", "c", {"token": cursor["token"], "upto": ROWS})
+            check_slices(turns, slice_ms, factors)

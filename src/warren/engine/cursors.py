@@ -41,7 +41,7 @@ EXPIRES_MS = 7 * 24 * 3600 * 1000
 CURSORS_MAX = 256
 NAME_BYTES_MAX = 255
 #: Positions that are trimmed in one go: so few that no client waits long.
-TRIM_SLICE = 1_024
+TRIM_SLICE = 512
 #: The same where all replicas are waited for each time; some milliseconds of work.
 TRIM_SLICE_MIRRORED = 16_384
 

@@ -339,7 +339,8 @@ async def trim_cursor(call: Call) -> Answer:
         if queue.mirror is not None:
             await settled(call, queue)
             check_still(call, queue, None)
-        await pace.rest()
+        if pace.is_due:
+            await pace.rest()
     return _told(call, queue, cursor)
 
 
@@ -447,8 +448,11 @@ async def _read_block(call: Call, queue: AmqpQueue, mends: bool = True) -> Answe
         call.flag("headers", True),
         mends,
     )
+    block.expect(queue, min(rows_max, max(0, end - first)), bytes_max)
     calm = call.context.calm
     pace, patient_s = CalmPace(calm), time.monotonic() + MEND_PATIENCE_S
+    await pace.rest()
+    cursors.check_range(queue, first, incarnation)
     while block.next < end and block.rows < rows_max and block.size < bytes_max:
         before = block.next
         size = min(block.size + SLICE_BYTES, bytes_max)

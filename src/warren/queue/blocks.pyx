@@ -26,6 +26,8 @@ from warren.wire.tables import decode_table
 cdef enum:
     # How much of the log is read at once.
     WINDOW_BYTES = 262144
+    # What a block may have beyond the bytes that were asked for: its last message, mostly.
+    ROOM_BYTES = 65536
     # What stands in a content header before its properties: class, weight, body size, flags.
     PROPERTIES_AT = 14
 
@@ -73,6 +75,18 @@ cdef class BlockBuilder:
         self.headers = Column("headers", "map")
         self.header_keys = Column("keys", "text")
         self.header_values = Column("values", "text")
+
+    def expect(self, KeptBacklog queue not None, uint64_t rows, uint64_t size):
+        """So many rows are wanted, or so many bytes: room for them, so that no slice takes longer
+        because there is none."""
+        cdef SlotLog log = queue.log
+        cdef uint64_t there = log.live + log.retained
+        cdef uint64_t mean = (log.live_bytes + log.retained_bytes) // max(there, <uint64_t>1)
+        rows = min(rows, there)
+        self.seq.reserve(rows, 0)
+        self.enqueued_at.reserve(rows, 0)
+        if self.with_body:
+            self.body.reserve(rows, min(size, rows * mean * 5 // 4) + ROOM_BYTES)
 
     def fill(self, KeptBacklog queue not None, uint64_t end, uint64_t rows, uint64_t size):
         """Go on, up to a position, or until so many more rows or so many bytes in all are there.

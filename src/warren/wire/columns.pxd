@@ -8,6 +8,7 @@ cdef struct Buffer:
 
 
 cdef int grow(Buffer* buffer, size_t more) except -1
+cdef int reserve(Buffer* buffer, size_t room) except -1
 
 cdef inline int put(Buffer* buffer, const void* data, size_t n) except -1:
     cdef uint8_t* at
@@ -34,6 +35,7 @@ cdef class Column:
     cdef bint has_null
     cdef bint has_value
 
+    cdef int reserve(self, uint64_t rows, size_t size) except -1
     cdef int put_bit(self, bint bit) except -1
     cdef int put_valid(self, bint valid) except -1
     cdef int put_null(self) except -1

@@ -10,7 +10,7 @@ bytes, then which values there are, their offsets and bytes. Kinds: i64, i8, boo
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 import json
@@ -20,6 +20,14 @@ cdef bytes MAGIC = b"WARRENB1"
 
 cdef enum:
     OFFSET_MAX = 0x7FFFFFFF
+    # Buffers that are kept for the next block, and how long they may be: to give some megabytes
+    # back to the system, and to have them again, takes as long as a publish.
+    SPARES = 4
+    SPARE_BYTES_MIN = 1048576
+    SPARE_BYTES_MAX = 8388608
+
+cdef Buffer[SPARES] spares
+cdef int spare_count = 0
 
 
 cdef int grow(Buffer* buffer, size_t more) except -1:
@@ -35,6 +43,32 @@ cdef int grow(Buffer* buffer, size_t more) except -1:
     return 0
 
 
+cdef int reserve(Buffer* buffer, size_t room) except -1:
+    """Room from the beginning: a buffer that grows is copied again and again."""
+    global spare_count
+    if buffer.data is not NULL:
+        return 0
+    if room >= SPARE_BYTES_MIN and spare_count and spares[spare_count - 1].room >= room:
+        spare_count -= 1
+        buffer[0] = spares[spare_count]
+        buffer.length = 0
+        return 0
+    buffer.data = <uint8_t*>malloc(room)
+    if buffer.data is NULL:
+        raise MemoryError()
+    buffer.room = room
+    return 0
+
+
+cdef void give_back(Buffer* buffer) noexcept:
+    global spare_count
+    if SPARE_BYTES_MIN <= buffer.room <= SPARE_BYTES_MAX and spare_count < SPARES:
+        spares[spare_count] = buffer[0]
+        spare_count += 1
+    else:
+        free(buffer.data)
+
+
 cdef class Column:
     """See the module's text. A map's column holds its offsets; keys and values are two more."""
 
@@ -47,9 +81,16 @@ cdef class Column:
             put(&self.offsets, &zero, 4)
 
     def __dealloc__(self):
-        free(self.values.data)
+        give_back(&self.values)
         free(self.offsets.data)
         free(self.valid.data)
+
+    cdef int reserve(self, uint64_t rows, size_t size) except -1:
+        """So many rows will come, of so many bytes in all where they have no width of their own."""
+        if self.width:
+            return reserve(&self.values, rows * self.width)
+        grow(&self.offsets, rows * 4)
+        return reserve(&self.values, size)
 
     cdef int put_bit(self, bint bit) except -1:
         """The next row's bit of `valid`; bits come by eights."""
@@ -161,7 +202,7 @@ cdef class Span:
     """A column's bytes, padded to where the next ones begin."""
 
     def __dealloc__(self):
-        free(self.held.data)
+        give_back(&self.held)
 
     def __len__(self):
         return self.length
