@@ -18,7 +18,6 @@ from warren.cluster.member_effects import ApplyDefinition, Change, NodesChanged,
 from warren.config.cluster import (
     goes_on_without_majority,
     heals,
-    link_endpoint,
     waits_for_homes,
 )
 from warren.engine.agreed import AgreedKeeper
@@ -29,17 +28,16 @@ from warren.gateway.stash import StashRoom
 from warren.management.definitions import DefinitionsError, load_steps
 from warren.model.errand import Errand
 from warren.model.errors import AmqpError, InternalError, NoMajority, Postponed, ResourceError
-from warren.net.link_tls import link_contexts
 from warren.net.peers.handshake import Hello, Refusal
 from warren.net.peers.network import PeerNetwork
 from warren.net.peers.owner import PeerOwner
-from warren.net.peers.settings import Identity, PeerTls
+from warren.net.peers.settings import Identity
 from warren.node import next_start
 from warren.node.agreement import Agreement, AgreementConfig, ProposalError
 from warren.node.draining import Draining
 from warren.node.errors import StartError, listen_error
 from warren.node.forking import FORKS, Forking
-from warren.node.link_addresses import LinkAddresses
+from warren.node.link_addresses import LinkAddresses, own_endpoint, own_tls
 from warren.node.lost_nodes import forget_lost
 from warren.node.operated_cluster import OperatedCluster, ended
 from warren.node.peer_alarms import ALARMS, PeerAlarms
@@ -52,7 +50,6 @@ from warren.node.views import QueueViews
 from warren.telemetry.log import logger
 
 if TYPE_CHECKING:
-    from warren.config.settings import Endpoint
     from warren.engine.engine import Engine
     from warren.engine.ring_sink import RingSink
     from warren.gateway.gateway import Gateway
@@ -165,9 +162,9 @@ class NodeCluster(OperatedCluster, PeerOwner):
         assert self.agreement is not None
         node, agreement = self._node, self.agreement
         identity = Identity(node.name, agreement.incarnation, agreement.cluster_id)
-        tls = self._link_tls()
+        tls = own_tls(node.settings)
         self.links = PeerNetwork(hub, identity, node.secret, self.log, self, tls=tls)
-        endpoint = self._link_endpoint()
+        endpoint = own_endpoint(node.settings)
         try:
             self.link_port = self.links.listen(endpoint.host or "0.0.0.0", endpoint.port)
         except OSError as error:
@@ -184,19 +181,6 @@ class NodeCluster(OperatedCluster, PeerOwner):
             return None
         files = StashFiles(data_dir / "stash", self._node.failure.set)
         return StashRoom(files.open, settings.stash_limit_bytes)
-
-    def _link_tls(self) -> PeerTls | None:
-        try:
-            contexts = link_contexts(self._node.settings.cluster.tls)
-        except ValueError as error:
-            raise StartError(str(error)) from error
-        return None if contexts is None else PeerTls(*contexts)
-
-    def _link_endpoint(self) -> Endpoint:
-        try:
-            return link_endpoint(self._node.settings)
-        except ValueError as error:
-            raise StartError(str(error)) from error
 
     def _call_members(self) -> None:
         """Links go to all members, and at the first start to all who found the cluster."""
@@ -564,7 +548,7 @@ class NodeCluster(OperatedCluster, PeerOwner):
         node, settings = self._node, self._engine.settings
         shown = node.operating.context.listeners if node.operating is not None else []
         listeners = [(it.protocol, it.host, it.port, it.tls) for it in shown]
-        endpoint = self._link_endpoint()
+        endpoint = own_endpoint(self._node.settings)
         listeners.append(("clustering", endpoint.host or "0.0.0.0", self.link_port, False))
         return NodeFacts(
             node.is_open,

@@ -14,6 +14,9 @@ import msgspec
 
 from warren.config.cluster import link_endpoint, peer_endpoint
 from warren.config.settings import Endpoint, Settings
+from warren.net.link_tls import link_contexts
+from warren.net.peers.settings import PeerTls
+from warren.node.errors import StartError
 
 BYTES_MAX = 1 << 20
 _ANYWHERE = {None, "", "::", "0.0.0.0", "*"}
@@ -92,3 +95,20 @@ def parse_address(text: str) -> tuple[str, int] | None:
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         return None
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def own_endpoint(settings: Settings) -> Endpoint:
+    """Where this node listens for links. Raises StartError."""
+    try:
+        return link_endpoint(settings)
+    except ValueError as error:
+        raise StartError(str(error)) from error
+
+
+def own_tls(settings: Settings) -> PeerTls | None:
+    """What links are encrypted with, if they are. Raises StartError."""
+    try:
+        contexts = link_contexts(settings.cluster.tls)
+    except ValueError as error:
+        raise StartError(str(error)) from error
+    return None if contexts is None else PeerTls(*contexts)
