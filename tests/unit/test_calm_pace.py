@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from warren.management.pace import CALM_SLICE_S, REST_S, Calm, CalmPace
+from warren.management.pace import ALONE_SLICE_S, CALM_SLICE_S, REST_S, Calm, CalmPace
 from warren.model.ports import TurnClock
 
 
@@ -49,7 +49,8 @@ def test_there_is_one_slice_in_a_turn_of_the_loop() -> None:
         pace = CalmPace(calm)
         for _ in range(20):
             slices.append(turns)
-            time.sleep(CALM_SLICE_S)
+            # There are no clients.
+            time.sleep(ALONE_SLICE_S)
             await pace.rest()
 
     async def count() -> None:
