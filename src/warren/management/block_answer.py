@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from warren.wire.columns import Block
 
 HEADERS = {"Content-Type": "application/octet-stream", "Cache-Control": "no-cache"}
-#: What is given to the socket at once while clients are there, some ten microseconds of copying; and
-#: while there are none.
+#: What is given to the socket at once: some ten microseconds of copying while clients are there,
+#: and twice that while there are none.
 PIECE_BYTES, ALONE_PIECE_BYTES = 32_768, 65_536
 
 
