@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from spark_session import make_session
+from spark_session import BRIEF, make_session
 
 from warren.testing import Broker
 
 #: Spark takes its time on a busy machine; the time of a test counts the start of its session.
 LIMIT_S = 600
+# Of the Java machines of all programs that tests start: a third less work for the processor.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

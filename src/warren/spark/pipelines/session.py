@@ -49,7 +49,10 @@ def open_session(name: str, memory: str, partitions: int, trace: bool = False) -
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         quiet = Path(__file__).with_name("log4j2.properties")
         if quiet.exists():
-            os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={quiet}")
+            given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+            if "log4j2.configurationFile" not in given:
+                words = f"{given} -Dlog4j2.configurationFile={quiet}"
+                os.environ["SPARK_SUBMIT_OPTS"] = words.strip()
         builder = (
             builder.master("local[2,4]")
             .config("spark.driver.memory", memory)
