@@ -60,6 +60,20 @@ def test_losses_duplicates_and_unflagged_redeliveries_are_found_exactly(audited:
     assert by_queue["other"]["lost"] == by_queue["other"]["looked_into"] == 0
 
 
+@pytest.mark.parametrize(
+    ("lost", "twice"), [({7}, {8}), ({10, 13}, {11, 12}), ({66_000, 66_900}, {66_100, 66_800})]
+)
+def test_losses_that_duplicates_make_up_for_are_found(
+    audited: object, lost: set[int], twice: set[int]
+) -> None:
+    """As many leave as were confirmed, and their positions may add up to the same."""
+    rows = [*without(plain_life(70_000), "ack", lost), *[row("ack", seq) for seq in twice]]
+    result = audited(rows)  # type: ignore[operator]
+    assert numbers(result.lost) == sorted(lost)
+    assert numbers(result.duplicates) == sorted(twice)
+    assert result.queues.collect()[0]["looked_into"] == 1
+
+
 def test_what_queues_hold_and_what_is_too_new_is_not_lost(audited: object) -> None:
     rows = [
         row("publish", 0, 10),

@@ -10,13 +10,14 @@ import pytest
 from messages import publish, take_all
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
-from pyspark.testing import assertSchemaEqual
+from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 from source_rows import source_rows
 
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines.archive import Lake, write_batch
 from warren.spark.pipelines.main import main
 from warren.spark.pipelines.replay import (
+    LOG,
     PLANNED,
     REPLAYED_FROM,
     Replay,
@@ -72,8 +73,8 @@ def test_a_plan_is_in_order_and_says_where_messages_come_from(
     ]
     assert {(r["exchange"], r["routing_key"]) for r in found} == {("x", "y")}
     assert found[0]["headers"] == {"a": "b", REPLAYED_FROM: "q0/4"}
-    log = [tuple(r) for r in log_of(planned).collect()]
-    assert log == [(0, "q0", 3, 4, 8), (0, "q1", 1, 5, 5), (1, "q1", 2, 7, 9)]
+    log = [(0, "q0", 3, 4, 8), (0, "q1", 1, 5, 5), (1, "q1", 2, 7, 9)]
+    assertDataFrameEqual(log_of(planned), spark.createDataFrame(log, LOG), checkRowOrder=True)
 
 
 def test_a_queue_that_was_declared_anew_comes_after_the_one_before(spark: SparkSession) -> None:

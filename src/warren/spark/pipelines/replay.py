@@ -37,6 +37,7 @@ from pyspark.sql.types import (
 from warren.spark.errors import WarrenError
 from warren.spark.pipelines import delta, progress
 from warren.spark.pipelines.archive import read_files
+from warren.spark.pipelines.audit import shaped
 from warren.spark.pipelines.output import write_tables
 from warren.spark.pipelines.problems import reason
 
@@ -62,6 +63,16 @@ PLANNED = StructType(
         StructField("place", LongType()),
         StructField("from_queue", StringType()),
         StructField("from_seq", LongType()),
+    ]
+)
+#: What each batch of a plan holds.
+LOG = StructType(
+    [
+        StructField("batch", LongType()),
+        StructField("from_queue", StringType()),
+        StructField("rows", LongType()),
+        StructField("first_seq", LongType()),
+        StructField("last_seq", LongType()),
     ]
 )
 REPLAYED_FROM = "x-replayed-from"
@@ -237,13 +248,10 @@ def choose(spark: SparkSession, path: Path, where: str | None) -> DataFrame:
 
 
 def log_of(planned: DataFrame) -> DataFrame:
-    """What each batch holds."""
-    return (
-        planned.groupBy("batch", "from_queue")
-        .agg(
-            F.count("*").alias("rows"),
-            F.min("from_seq").alias("first_seq"),
-            F.max("from_seq").alias("last_seq"),
-        )
-        .orderBy("batch", "from_queue")
+    """How many rows of which queue each batch holds, from where to where."""
+    found = planned.groupBy("batch", "from_queue").agg(
+        F.count("*").alias("rows"),
+        F.min("from_seq").alias("first_seq"),
+        F.max("from_seq").alias("last_seq"),
     )
+    return shaped(found, LOG).orderBy("batch", "from_queue")
