@@ -210,7 +210,7 @@ def test_the_first_example_of_the_page_runs(
 
 def test_the_stream_of_the_page_runs(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     publish(broker, "orders", 0, 3)
-    publish(broker, "invoices", 3, 2)
+    publish(broker, "invoices", 0, 2)
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     example = page.split("```python\n")[2].split("```")[0]
     password = tmp_path / "password"
