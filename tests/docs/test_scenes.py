@@ -28,8 +28,6 @@ HOSTS = {f"rabbit@host{n}": f"node{n}@localhost" for n in (1, 2, 3)}
 STATUSES = {
     "doctor": {0, 69},
     "check_if_node_is_mirror_sync_critical": {0, 69},
-    # There is nothing to stop, and the node runs.
-    "cancel_sync_queue": {65},
     "reset": {70},
 }
 
