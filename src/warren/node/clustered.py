@@ -44,6 +44,9 @@ DOWN_S = 6.0
 #: How long a node that is to be joined may take to answer.
 CALL_S = 5.0
 LOOK_AGAIN_S = 0.1
+NOBODY_AGREES = (
+    "no majority of the nodes agrees: warrenctl cluster_status says which of them can be reached"
+)
 #: What an operator does about a refusal.
 _MENDED = {
     Refusal.WRONG_SECRET: "Copy the other's file to this node: cluster.secret_file, or else the "
@@ -212,7 +215,7 @@ class ClusteredControl:
                     raise self._why_not(node) from error
                 await asyncio.sleep(LOOK_AGAIN_S)
             except TimeoutError:
-                raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
+                raise ClusterError(NOBODY_AGREES, UNAVAILABLE) from None
             else:
                 return
 
@@ -374,7 +377,7 @@ class ClusteredControl:
         except ProposalError as error:
             raise ClusterError(str(error), UNAVAILABLE) from error
         except TimeoutError:
-            raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
+            raise ClusterError(NOBODY_AGREES, UNAVAILABLE) from None
 
     def drain_status(self) -> DrainStatus:
         return self._cluster.draining.status()
@@ -396,7 +399,7 @@ class ClusteredControl:
                     lambda: node.engine.set_global_parameter(CLUSTER_NAME, name)
                 )
         except TimeoutError:
-            raise ClusterError("no majority of the nodes agrees", UNAVAILABLE) from None
+            raise ClusterError(NOBODY_AGREES, UNAVAILABLE) from None
 
     async def block_link(self, peer: str, blocked: bool) -> None:
         if peer not in self._others():
