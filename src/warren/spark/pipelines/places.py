@@ -51,7 +51,8 @@ def check_endpoints(given: argparse.Namespace) -> None:
     Only a job that has begun waits for a failover: one with a wrong address is not to wait for it.
     """
     queues = getattr(given, "queues", None) or getattr(given, "queue_pattern", None)
-    asks = given.name == "replay" or queues or getattr(given, "firehose", None)
+    publishes = given.name == "replay" and not given.plan_only
+    asks = publishes or queues or getattr(given, "firehose", None)
     if not asks or getattr(given, "compact", False):
         return
     endpoints = [one.strip() for one in given.endpoints.split(",") if one.strip()]
