@@ -49,7 +49,7 @@ def test_more_random_schedules(first: int) -> None:
 @pytest.mark.timeout(900)
 def test_schedules_are_not_empty() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(30):
+    for seed in range(40):
         counts += run_autoheal(seed).counts
     for what, at_least in {
         "queue.fork_opened": 30,

@@ -42,19 +42,20 @@ FOUND = {
     64_000_175: "publishes whose client was gone came late, and what they had dropped was missed",
     11_000_107: "publishes of a client that was gone came to their queue while it was drained",
 }
-#: Rules that are missed when they are left out, the kind of schedule that misses them, and a seed
+#: Rules that are missed when they are left out, the kind of schedule that misses them, and seeds
 #: that did once.
 CAUGHT = {
-    "DropsWithoutSalvage": ("unclean", 41),
-    "IgnoresTheFloor": ("floor", 27),
-    "PutsNothingAside": ("unclean", 234),
-    "ReadsNothingOver": ("flips", 322),
-    "TellsNoLoss": ("unclean", 53),
+    "DropsWithoutSalvage": ("unclean", (371,)),
+    "IgnoresTheFloor": ("floor", (27,)),
+    "PutsNothingAside": ("unclean", (3027, 1115, 3307, 6056)),
+    "ReadsNothingOver": ("flips", (656,)),
+    "TellsNoLoss": ("unclean", (53,)),
 }
 #: ... and those that tests of their own catch.
 SCRUBBED = {"CountsUnread", "ForgetsDamage"}
-#: How many schedules of that kind are tried, where the one that it was is another by now.
-TRIES = 40
+#: How many schedules of that kind are tried, where those that it was are others by now. One in forty
+#: tells `PutsNothingAside`, one in a hundred and fifty `DropsWithoutSalvage`.
+TRIES = 160
 
 
 @pytest.mark.parametrize("first", range(0, 10, CHUNK))
@@ -89,9 +90,9 @@ def seeds_of(theme: str) -> Iterator[int]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", sorted(CAUGHT))
 def test_mutants_are_caught(name: str) -> None:
-    theme, once = CAUGHT[name]
+    theme, known = CAUGHT[name]
     with mutant(name):
-        for seed in chain((once,), islice(seeds_of(theme), TRIES)):
+        for seed in chain(known, islice(seeds_of(theme), TRIES)):
             try:
                 run_wide(seed)
             except (Violation, ProtocolError, AssertionError, ValueError):
