@@ -48,7 +48,7 @@ CAUGHT = {
     "DropsWithoutSalvage": ("unclean", (371, 3107)),
     "IgnoresTheFloor": ("floor", (27,)),
     "PutsNothingAside": ("unclean", (3027, 1115, 3307, 6056)),
-    "ReadsNothingOver": ("flips", (656,)),
+    "ReadsNothingOver": ("flips", (656, 3383)),
     "TellsNoLoss": ("unclean", (53,)),
 }
 #: ... and those that tests of their own catch.
