@@ -53,8 +53,8 @@ CAUGHT = {
 }
 #: ... and those that tests of their own catch.
 SCRUBBED = {"CountsUnread", "ForgetsDamage"}
-#: How many schedules of that kind are tried, where those that it was are others by now. One in forty
-#: tells `PutsNothingAside`, one in a hundred and fifty `DropsWithoutSalvage`.
+#: How many schedules of that kind are tried, where those that it was are others by now. One in
+#: forty tells `PutsNothingAside`, one in a hundred and fifty `DropsWithoutSalvage`.
 TRIES = 160
 
 
